@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Literal, assert_type
 
+from anthropic import AsyncAnthropic
+from dashscope import AioGeneration
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam
 
@@ -34,6 +36,9 @@ from context_compressor import (
     in_turn,
     to_openai,
 )
+from context_compressor.integrations import anthropic as clients_of_anthropic
+from context_compressor.integrations import dashscope as clients_of_dashscope
+from context_compressor.integrations import openai as clients_of_openai
 
 ChatDicts = list[dict[str, Any]]
 
@@ -262,3 +267,12 @@ def use_counter(counter: TiktokenCounter, messages: list[Msg], dicts: ChatDicts)
 def wrap_any_memory(base: MemoryBase) -> MemoryBase:
     """A compressed memory is itself a memory."""
     return CompressedMemory(base)
+
+
+def use_clients() -> None:
+    """A wrapped client has the type of the given one."""
+    assert_type(clients_of_openai.compressed(AsyncOpenAI(), max_total_tokens=16_000), AsyncOpenAI)
+    assert_type(clients_of_openai.compressed(OpenAI(), tools=False, key=lambda request: "one"), OpenAI)
+    assert_type(clients_of_anthropic.compressed(AsyncAnthropic()), AsyncAnthropic)
+    assert_type(clients_of_dashscope.compressed(AioGeneration), type[AioGeneration])
+    assert_type(clients_of_openai.stats_of(OpenAI()), CompressionStats | None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -17,7 +18,14 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.listed import INSTRUCTING, digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.memory.saved import SAVED_KEY
-from context_compressor.memory.stateless import TOOLS_KEY, Call, CompressionResult, KeptState, compress
+from context_compressor.memory.stateless import (
+    TOOLS_KEY,
+    Call,
+    CompressionResult,
+    KeptState,
+    compress,
+    memory_behind,
+)
 from context_compressor.messages.chat import as_list
 from context_compressor.messages.forms import Form, FormName, as_form
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
@@ -25,6 +33,7 @@ from context_compressor.summarizers.faults import is_overflow, limit_in
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tools.tools import OffloadTools, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +74,13 @@ class Conversation:
     state: dict[str, Any]
     store: OffloadStore
     stats: CompressionStats | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """JSON-like data that an adapter keeps with it, saved with the state; what goes on from it shares it."""
+
+
+Fill = Callable[[list[Any], dict[str, Any]], list[Any]]
+"""Returns what a view is made of, given a request's list and the notes of its conversation: an adapter puts
+back what stands beside the list's own messages."""
 
 
 @dataclass(slots=True)
@@ -73,8 +89,6 @@ class Shown:
 
     messages: list[Any]
     """The view, in the adapter's form; unaltered messages are the list's own objects."""
-    memory: CompressedMemory
-    """Knows the conversation up to here; read-back tools work with it."""
     conversation: Conversation
     said: list[Any] = field(repr=False)
     system: Any = field(default=None, repr=False)
@@ -144,6 +158,7 @@ class Conversations:
         system: Any = None,
         state: Mapping[str, Any] | None = None,
         with_tools: bool | None = None,
+        fill: Fill | None = None,
     ) -> Shown:
         """Return what to send for a request's list.
 
@@ -153,6 +168,7 @@ class Conversations:
             system: what the request carries beside the messages; it is counted.
             state: `Shown.state` of an earlier request, where the framework keeps it.
             with_tools: whether the agent of this request has the read-back tools; None: as all have.
+            fill: puts in what the list does not have; the conversation is found by the list as it is.
 
         Raises:
             InvalidArgumentError: the key is no string.
@@ -169,22 +185,63 @@ class Conversations:
         has_tools = self._with_tools if with_tools is None else with_tools
         if has_tools and not earlier.state.get(TOOLS_KEY):
             earlier.state = {**(earlier.state or _NEW), TOOLS_KEY: True}
-        return await self._show(said, system, name, earlier, state is not None)
+        if fill is None:
+            return await self._show(said, system, name, earlier, state is not None)
+        filled = fill(said, earlier.notes)
+        return await self._show(filled, system, name, earlier, state is not None, spoken_of(pieces))
+
+    @asynccontextmanager
+    async def memory(self, shown: Shown) -> AsyncIterator[CompressedMemory]:
+        """Give the memory of a conversation as it was at a request, for as long as it is read.
+
+        Another conversation that begins with the same messages may go on from there meanwhile: it has a memory
+        of its own then, so that no word of it is found here.
+        """
+        async with memory_behind(
+            shown.conversation.state, shown.said, self._call(shown.conversation)
+        ) as memory:
+            yield memory
+
+    async def run_tool(
+        self, shown: Shown, name: str, arguments: Mapping[str, Any] | str | None, wire: Wire = "chat"
+    ) -> tuple[str, dict[str, Any] | None]:
+        """Return the answer of a read-back tool, and the message that belongs behind it, if any.
+
+        Args:
+            shown: the request whose model asks.
+            name: the tool's name.
+            arguments: a mapping, or its JSON text.
+            wire: the form of the message.
+        """
+        async with self.memory(shown) as memory:
+            tools = OffloadTools(memory, wire)
+            return await tools.call(name, arguments), await tools.attachment(name, arguments)
+
+    def _call(self, one: Conversation) -> Call:
+        return Call(self.config, one.store, self._summarizer, self._counter, self.form)
 
     async def _show(
-        self, said: list[Any], system: Any, name: str, earlier: Conversation, is_kept_elsewhere: bool
+        self,
+        said: list[Any],
+        system: Any,
+        name: str,
+        earlier: Conversation,
+        is_kept_elsewhere: bool,
+        spoken: list[str] | None = None,
+        refused: bool | int = False,
     ) -> Shown:
-        call = Call(self.config, earlier.store, self._summarizer, self._counter, self.form)
-        result = await compress(said, call, on_event=self._tell, state=earlier.state, system=system)
+        state, call = earlier.state, self._call(earlier)
+        result = await compress(said, call, on_event=self._tell, state=state, system=system, refused=refused)
         assert isinstance(result.state, KeptState)
         assert result.state.kept is not None
-        spoken = [one.ids[0] for one in result.state.kept.listed if one.speaks]
+        if spoken is None:
+            spoken = [one.ids[0] for one in result.state.kept.listed if one.speaks]
         stats = _added(earlier.stats, result)
-        shown = Conversation(name, spoken, result.state, earlier.store, stats)
+        shown = Conversation(name, spoken, result.state, earlier.store, stats, earlier.notes)
         self._keep(shown)
         if not is_kept_elsewhere:
             await self._save(name)
-        return Shown(result.messages, result._memory, shown, said, system, is_kept_elsewhere)
+        return Shown(result.messages, shown, said, system, is_kept_elsewhere)
 
     # After the request
 
@@ -194,24 +251,27 @@ class Conversations:
         Nor does a number that comes when the conversation has gone on, and with it the view that is counted.
         """
         state = shown.conversation.state
-        is_current = isinstance(state, KeptState) and state.kept is not None
-        if isinstance(prompt_tokens, int) and prompt_tokens > 0 and is_current:
-            shown.memory.record_usage(prompt_tokens)
-            await self._note_budget(shown)
+        kept = state.kept if isinstance(state, KeptState) else None
+        if kept is None or not isinstance(prompt_tokens, int) or prompt_tokens <= 0:
+            return
+        kept.memory.record_usage(prompt_tokens)
+        budget = kept.memory._tracker.state.budget
+        state[SAVED_KEY] = {**state[SAVED_KEY], "calibration": budget.to_dict()}
+        if not shown.is_kept_elsewhere:
+            await self._save(shown.conversation.name)
 
     async def after_refusal(self, shown: Shown, error: BaseException | str) -> Shown | None:
         """Return a smaller view after the provider refused one as too long; None: it says something else."""
         if not is_overflow(error):
             return None
-        shown.memory.record_overflow(limit_in(error))
-        await self._note_budget(shown)
-        one = shown.conversation
-        return await self._show(shown.said, shown.system, one.name, one, shown.is_kept_elsewhere)
+        one, limit = shown.conversation, limit_in(error) or True
+        return await self._show(
+            shown.said, shown.system, one.name, one, shown.is_kept_elsewhere, one.spoken, limit
+        )
 
-    async def _note_budget(self, shown: Shown) -> None:
-        state = shown.conversation.state
-        calibration = shown.memory._tracker.state.budget.to_dict()
-        state[SAVED_KEY] = {**state[SAVED_KEY], "calibration": calibration}
+    async def note(self, shown: Shown, key: str, value: Any) -> None:
+        """Keep JSON-like data with the conversation of a request."""
+        shown.conversation.notes[key] = value
         if not shown.is_kept_elsewhere:
             await self._save(shown.conversation.name)
 
@@ -222,9 +282,10 @@ class Conversations:
         found = [one for one in self._known.values() if one.name == name]
         for saved in await self._saved(name) or ():
             if all(saved["state"] != one.state for one in found):
-                found.append(Conversation(name, saved["spoken"], saved["state"], self._store_for()))
+                one = Conversation(name, saved["spoken"], saved["state"], self._store_for())
+                found.append(replace(one, notes=dict(saved.get("notes", {}))))
         if len(found) > 1:
-            spoken = _spoken(pieces)
+            spoken = spoken_of(pieces)
             shared = [_count_same(one.spoken, spoken) for one in found]
             # Of those that share as much the last one is what another process did since.
             return max(zip(shared, range(len(found)), found, strict=True))[-1]
@@ -278,7 +339,7 @@ class Conversations:
             return
         kept = [one for one in self._known.values() if one.name == name]
         others = [one for one in saved if not any(_goes_on(one, now) for now in kept)]
-        ours = [{"spoken": one.spoken, "state": dict(one.state)} for one in kept]
+        ours = [{"spoken": one.spoken, "state": dict(one.state), "notes": one.notes} for one in kept]
         newest = [*others, *ours][-MOST_UNDER_A_NAME:]
         try:
             await self._states.set(name, {"version": _VERSION, "conversations": newest})
@@ -329,7 +390,7 @@ def _speaks(wires: Sequence[Mapping[str, Any]]) -> bool:
     return any(wire.get("role") not in INSTRUCTING for wire in wires)
 
 
-def _spoken(pieces: Sequence[Sequence[Any]]) -> list[str]:
+def spoken_of(pieces: Sequence[Sequence[Any]]) -> list[str]:
     """Return what stands for the pieces of a list, as memories name their messages."""
     seen: dict[str, int] = {}
     spoken: list[str] = []

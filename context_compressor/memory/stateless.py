@@ -6,8 +6,18 @@ import asyncio
 import contextvars
 import logging
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Container,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar
@@ -150,11 +160,13 @@ async def compress(
     state: Mapping[str, Any] | None,
     system: str | Sequence[Mapping[str, Any]] | None,
     prompt_tokens: int | None = None,
-    refused: bool = False,
+    refused: bool | int = False,
 ) -> CompressionResult:
-    """Return what `acompress_messages` does, unaltered messages being the list's own objects."""
-    # The memory ends with this call, and nothing that it prepared would be used.
-    call = call._replace(config=call.config.model_copy(update={"background_ratio": None}))
+    """Return what `acompress_messages` does, unaltered messages being the list's own objects.
+
+    `refused` may be the number of tokens that the provider takes.
+    """
+    call = _inline(call)
     shape, store = call.form, call.store
     listed, text = as_list(messages), system_text(system)
     said = shape.pieces(listed)
@@ -172,7 +184,7 @@ async def compress(
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
-        memory.record_overflow()
+        memory.record_overflow(None if refused is True else refused)
     try:
         await memory.get_memory()
     except ContextOverflowError:
@@ -240,6 +252,32 @@ def _take(state: object, call: Call, said: Sequence[Sequence[Any]]) -> _Kept | N
     if kept is None or kept.call != call or len(said) < len(kept.listed):
         return None
     return kept if all(map(is_as_it_was, kept.listed, said)) else None
+
+
+@asynccontextmanager
+async def memory_behind(
+    state: Mapping[str, Any], messages: Sequence[Any], call: Call
+) -> AsyncIterator[CompressedMemory]:
+    """Give the memory behind a state, as it is with this list, to nobody else meanwhile.
+
+    A call that goes on from the state in that time makes a memory of its own; so does this where another one
+    has gone on already, or holds it: what is read is of this list, whoever else began with it.
+    """
+    kept = state.kept if isinstance(state, KeptState) else None
+    if kept is None or not isinstance(state, KeptState):
+        yield (await _begin(_check_state(dict(state)), _inline(call), call.form.pieces(messages))).memory
+        return
+    state.kept = None
+    try:
+        yield kept.memory
+    finally:
+        kept.memory.face = Face()
+        state.kept = kept
+
+
+def _inline(call: Call) -> Call:
+    """The memory ends with a call, and nothing that it prepared would be used."""
+    return call._replace(config=call.config.model_copy(update={"background_ratio": None}))
 
 
 async def _begin(earlier: Mapping[str, Any], call: Call, said: Sequence[Sequence[Any]]) -> _Kept:

@@ -86,6 +86,13 @@ def _anthropic_schema(function: dict[str, Any]) -> dict[str, Any]:
 
 
 _SHAPES = {"responses": _responses_schema, "anthropic": _anthropic_schema}
+_ALL_NAMES = [schema["function"]["name"] for schema in SCHEMAS]
+
+
+def schemas_in(wire: str) -> list[Any]:
+    """Return the schemas of all tools in a wire's form; a copy each time."""
+    shape = _SHAPES.get(wire, _chat_schema)
+    return [shape(copy_json(schema["function"])) for schema in SCHEMAS]
 
 
 class OffloadTools:
@@ -131,9 +138,11 @@ class OffloadTools:
     @property
     def schemas(self) -> list[Any]:
         """The tool schemas in the wire's form; a copy each time."""
-        functions = [schema["function"] for schema in SCHEMAS if schema["function"]["name"] in self._names]
-        copied: list[Any] = [_SHAPES.get(self._wire, _chat_schema)(copy_json(one)) for one in functions]
-        return copied
+        return [
+            schema
+            for schema, name in zip(schemas_in(self._wire), _ALL_NAMES, strict=True)
+            if name in self._names
+        ]
 
     async def call(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
         """Run a tool and return its answer for the model: a page, or a sentence that says what is wrong.

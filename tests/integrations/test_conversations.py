@@ -14,8 +14,9 @@ import pytest
 from context_compressor import CompressionEvent, FileOffloadStore
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.integrations import conversations as module
-from context_compressor.integrations.conversations import Conversations, key_of
+from context_compressor.integrations.conversations import Conversations, Shown, key_of
 from context_compressor.memory.loops import run_blocking
+from context_compressor.memory.stateless import KeptState
 from tests.memory.scripted import Noting, exchange, system, user
 from tests.support.validity import problems
 
@@ -34,6 +35,11 @@ class Table:
 
     async def set(self, key: str, state: Dict) -> None:
         self.rows[key] = json.dumps(state)
+
+
+def tokens_of(shown: Shown) -> int:
+    assert shown.conversation.stats is not None
+    return shown.conversation.stats.view_tokens
 
 
 def turn(tag: str, number: int) -> list[Dict]:
@@ -88,8 +94,9 @@ async def test_another_process_goes_on_with_the_same_view(key: str | None) -> No
     shown = await other.view(conversation("a", 30), key=key)
     assert json.dumps(shown.messages) == views[-1]
     assert len(summarizer.requests) == asked > 0
-    for ref in await shown.memory.reachable_refs():
-        assert await shown.memory.read_ref(ref)
+    async with other.memory(shown) as memory:
+        for ref in await memory.reachable_refs():
+            assert await memory.read_ref(ref)
 
 
 async def test_processes_in_turn_go_on_with_each_others_views() -> None:
@@ -129,8 +136,9 @@ async def test_two_at_once_never_mix_although_they_begin_alike(tmp_path: Any) ->
             await asyncio.sleep(0)
             text = json.dumps(shown.messages)
             assert f"{other} asks" not in text
-            for ref in await shown.memory.reachable_refs():
-                assert f"{other}1" not in await shown.memory.read_ref(ref)
+            async with conversations.memory(shown) as memory:
+                for ref in await memory.reachable_refs():
+                    assert f"{other}1" not in await memory.read_ref(ref)
         return text
 
     await asyncio.gather(talk("ada", "bob"), talk("bob", "ada"))
@@ -154,11 +162,11 @@ async def test_what_the_provider_counted_holds_in_another_process_too() -> None:
     states = Table()
     first = Conversations(max_total_tokens=BUDGET, states=states)
     shown = await first.view(conversation("a", 4), key="k")
-    await first.record_usage(shown, shown.memory.stats().view_tokens + 900)
+    await first.record_usage(shown, tokens_of(shown) + 900)
     views = []
     for one in (first, Conversations(max_total_tokens=BUDGET, states=states)):
         found = await one.view(conversation("a", 20), key="k")
-        assert found.memory.stats().view_tokens <= BUDGET - 900
+        assert tokens_of(found) <= BUDGET - 900
         views.append(found.messages)
         states.rows.clear()
     assert len(views[0]) == len(views[1])
@@ -167,14 +175,14 @@ async def test_what_the_provider_counted_holds_in_another_process_too() -> None:
 async def test_a_refusal_gives_a_smaller_view_and_any_other_error_none() -> None:
     conversations = Conversations(max_total_tokens=BUDGET)
     shown = await conversations.view(conversation("a", 12))
-    tokens = shown.memory.stats().view_tokens
+    tokens = tokens_of(shown)
     assert await conversations.after_refusal(shown, ValueError("no such model")) is None
     smaller = await conversations.after_refusal(
         shown, f"prompt is too long: {tokens} tokens > {tokens - 100} maximum"
     )
     assert smaller is not None
     assert problems(smaller.messages) == []
-    assert smaller.memory.stats().view_tokens < tokens - 100
+    assert tokens_of(smaller) < tokens - 100
 
 
 async def test_without_asyncio() -> None:
@@ -190,8 +198,11 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     memories = []
     for number in range(20):
         shown = await conversations.view(conversation(f"user{number}", 4))
-        memories.append(weakref.ref(shown.memory))
-    del shown
+        state = shown.conversation.state
+        assert isinstance(state, KeptState)
+        assert state.kept is not None
+        memories.append(weakref.ref(state.kept.memory))
+    del shown, state
     gc.collect()
     assert conversations.size() == 6
     assert sum(one() is not None for one in memories) == 2
@@ -221,3 +232,29 @@ async def test_what_is_wrong_is_refused_at_the_door() -> None:
     await states.set("k", {"something": "else"})
     with pytest.raises(InvalidStateError, match="'k'"):
         await Conversations(states=states).view([user("hi")], key="k")
+
+
+async def test_tools_of_one_find_no_word_of_another_that_went_on_from_the_same_messages() -> None:
+    conversations = Conversations(max_total_tokens=BUDGET)
+    start = conversation("both", 2)
+    ada = await conversations.view(start)
+    answers = []
+    for said in ([], [user("The secret is Tollan.")]):
+        await conversations.view([*start, *said])
+        answers.append(await conversations.run_tool(ada, "search_history", {"query": "secret Tollan"}))
+    assert "Tollan." not in str(answers)
+    async with conversations.memory(ada) as memory:
+        assert len(await memory.get_history()) == len(start)
+    bob = await conversations.view([*start, user("The secret is Tollan.")])
+    found, attached = await conversations.run_tool(bob, "search_history", {"query": "secret Tollan"})
+    assert "The secret is Tollan." in found
+    assert attached is None
+
+
+async def test_who_goes_on_while_a_tool_reads_has_a_memory_of_its_own() -> None:
+    conversations = Conversations(max_total_tokens=BUDGET)
+    start = conversation("both", 12)
+    ada = await conversations.view(start)
+    async with conversations.memory(ada) as memory:
+        await conversations.view([*start, user("The secret is Tollan.")])
+        assert len(await memory.get_history()) == len(start)

@@ -145,12 +145,12 @@ def _dashscope(kind: Any, asynchronous: bool, multimodal: bool, stream_options: 
             return list(made) if settings.get("stream") else [made]
 
     async def whole(server: ModelServer, messages: list[Dict], more: Dict) -> Heard:
-        return _joined_responses(await ask(server, messages, more), incremental=False)
+        return joined_responses(await ask(server, messages, more), incremental=False)
 
     async def streamed(server: ModelServer, messages: list[Dict], more: Dict) -> Heard:
         more = {"stream": True, **stream_options, **more}
         responses = await ask(server, messages, more)
-        return _joined_responses(responses, bool(more.get("incremental_output")))
+        return joined_responses(responses, bool(more.get("incremental_output")))
 
     return {"whole": whole, "streamed": streamed}
 
@@ -160,7 +160,7 @@ def _with_parts(message: Dict) -> Dict:
     return {**message, "content": [{"text": content}]} if isinstance(content, str) and content else message
 
 
-def _joined_responses(responses: list[Any], incremental: bool) -> Heard:
+def joined_responses(responses: list[Any], incremental: bool) -> Heard:
     content = reasoning = ""
     calls: list[list[str]] = []
     finish_reason, usage = None, None

@@ -38,17 +38,17 @@ async def respond(server: ModelServer, given: Any, *, asynchronous: bool, stream
     if asynchronous:
         async with openai.AsyncOpenAI(base_url=server.url, **SETTINGS) as client:
             made = await client.responses.create(**request)
-            return _completed([event async for event in made]) if stream else made
+            return completed([event async for event in made]) if stream else made
 
     def ask() -> Any:
         with openai.OpenAI(base_url=server.url, **SETTINGS) as client:
             made = client.responses.create(**request)
-            return _completed(list(made)) if stream else made
+            return completed(list(made)) if stream else made
 
     return await asyncio.to_thread(ask)
 
 
-def _completed(events: list[Any]) -> Any:
+def completed(events: list[Any]) -> Any:
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert events[0].type == "response.created"
     done = [event.item for event in events if event.type == "response.output_item.done"]

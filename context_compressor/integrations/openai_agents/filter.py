@@ -95,7 +95,7 @@ class Compression:
             system=given.instructions,
             with_tools=has_tools(data.agent),
         )
-        enter(Turn(self, data.agent, shown))
+        enter(Turn(self, data.agent, self._conversations, shown))
         return ModelInputData(input=list(shown.messages), instructions=given.instructions)
 
     @property

@@ -37,9 +37,7 @@ def _tool(owner: object, function: Mapping[str, Any]) -> FunctionTool:
         turn = current(owner)
         if turn is None or not turn.is_of(context.agent, context.turn_input):
             return _NOT_HERE
-        tools = turn.shown.memory.tools("responses")
-        answer = await tools.call(name, arguments)
-        attached = await tools.attachment(name, arguments)
+        answer, attached = await turn.conversations.run_tool(turn.shown, name, arguments, "responses")
         return answer if attached is None else _as_output(attached["content"])
 
     return FunctionTool(

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from context_compressor.integrations.conversations import Shown
+from context_compressor.integrations.conversations import Conversations, Shown
 
 
 @dataclass(slots=True, eq=False)
@@ -17,6 +17,7 @@ class Turn:
     owner: object
     """The adapter: agents of one run may have tools of several."""
     agent: object
+    conversations: Conversations
     shown: Shown
     """The newest view: a smaller one follows a refusal."""
 

@@ -173,9 +173,7 @@ class Compression(AbstractCapability[Any]):
         shown = self._shown
         if shown is None:  # the run begins with calls that an earlier one left open
             shown = await self._view(ctx, Chats(ctx.messages))
-        tools = shown.memory.tools("chat")
-        answer = await tools.call(name, arguments)
-        attached = await tools.attachment(name, arguments)
+        answer, attached = await self._conversations.run_tool(shown, name, arguments)
         if attached is None:
             return answer
         return ToolReturn(answer, content=[content_of(part) for part in attached["content"]])

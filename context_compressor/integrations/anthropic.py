@@ -1,0 +1,118 @@
+"""Anthropic's clients: `client = compressed(AsyncAnthropic(), max_total_tokens=16_000)`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.events import EventHook
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.clients.messages import MessagesWire
+from context_compressor.integrations.clients.posting import (
+    AsyncGoingStream,
+    GoingStream,
+    Posts,
+    copied,
+    stats_of,
+)
+from context_compressor.integrations.clients.talk import Compression
+from context_compressor.integrations.conversations import KeyOf, States
+from context_compressor.offload.store import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+try:
+    import anthropic
+except ImportError as error:
+    raise ImportError("pip install 'agent-context-compressor[anthropic]'") from error
+
+__all__ = ["compressed", "stats_of"]
+
+ClientT = TypeVar("ClientT", bound=anthropic.Anthropic | anthropic.AsyncAnthropic)
+
+_SUMMARY_TOKENS = 8_192
+
+
+class _Stream(GoingStream, anthropic.Stream[Any]):
+    pass
+
+
+class _AsyncStream(AsyncGoingStream, anthropic.AsyncStream[Any]):
+    pass
+
+
+def compressed(
+    client: ClientT,
+    *,
+    tools: bool = True,
+    key: KeyOf | None = None,
+    states: States | None = None,
+    store: OffloadStore | None = None,
+    summarizer: Summarizer | str | None = None,
+    on_event: EventHook | None = None,
+    counter: TokenCounter | None = None,
+    **fields: Any,
+) -> ClientT:
+    """Return a copy of a client that sends views: `messages.create`, `stream` and `parse`.
+
+    The client that was given stays as it is. Both share their connections.
+
+    Args:
+        client: an `AsyncAnthropic` or an `Anthropic`.
+        tools: whether requests offer tools that read back what left the view; calls of these are answered
+            inside.
+        key: returns the key of a request's conversation, given what the request says as a dict; None: it is
+            found by its messages.
+        states: where states are kept beyond this process.
+        store: where texts go; None: in memory, for each conversation.
+        summarizer: who writes summaries: a summariser, or the name of a model that this client asks;
+            extractive when None.
+        on_event: receives every event.
+        counter: measures messages; offline tiktoken when None.
+        fields: any field of `CompressionConfig`.
+
+    Raises:
+        InvalidArgumentError: an argument of the wrong kind, or a field that there is not.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+    if not isinstance(client, anthropic.Anthropic | anthropic.AsyncAnthropic):
+        raise InvalidArgumentError(
+            f"client: expected an AsyncAnthropic or an Anthropic, got {type(client).__name__}"
+        )
+    compression = Compression(
+        MessagesWire(),
+        tools=tools,
+        key=key,
+        states=states,
+        store=store,
+        summarizer=as_summarizer(summarizer, str, lambda model: _asked(client, model)),
+        on_event=on_event,
+        counter=counter,
+        **fields,
+    )
+    is_blocking = isinstance(client, anthropic.Anthropic)
+    stream_class = _Stream if is_blocking else _AsyncStream
+    unset = (anthropic.NotGiven, anthropic.Omit)
+    return copied(client, Posts({"/v1/messages": compression}, stream_class, is_blocking, unset))
+
+
+def _asked(client: anthropic.Anthropic | anthropic.AsyncAnthropic, model: str) -> AskedModel:
+    """Return the summariser that asks a model through a client."""
+
+    async def ask(instructions: str, asked: str) -> Said:
+        request: dict[str, Any] = {
+            "model": model,
+            "max_tokens": _SUMMARY_TOKENS,
+            "system": instructions,
+            "messages": [{"role": "user", "content": asked}],
+        }
+        if isinstance(client, anthropic.AsyncAnthropic):
+            made = await client.messages.create(**request)
+        else:
+            made = await asyncio.to_thread(lambda: client.messages.create(**request))
+        text = "".join(block.text for block in made.content if block.type == "text")
+        reason = "length" if made.stop_reason == "max_tokens" else made.stop_reason
+        return Said(text, made.usage.input_tokens, made.usage.output_tokens, reason)
+
+    return AskedModel(model, ask)

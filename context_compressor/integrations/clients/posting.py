@@ -1,0 +1,177 @@
+"""The clients of OpenAI and Anthropic: a copy of one whose requests go through a `Compression`.
+
+Both SDKs are made alike: what a resource does, `create`, `stream`, `parse`, ends in the client's `post`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.clients import talk as talking
+from context_compressor.integrations.clients.talk import Compression, Sender, Talk, each, run_through
+from context_compressor.memory.reporting import CompressionStats
+
+ClientT = TypeVar("ClientT")
+
+_RAW = "x-stainless-raw-response"
+"""The header by which `with_raw_response` and `with_streaming_response` ask for the response itself."""
+_KEPT = "_context_compressor"
+
+
+class Posts(NamedTuple):
+    """What a wrapped client goes by."""
+
+    by_path: Mapping[str, Compression]
+    stream_class: Callable[..., Any]
+    is_blocking: bool
+    unset: tuple[type, ...]
+    """What stands in a request for what the caller did not give."""
+
+
+class _Asked(NamedTuple):
+    """One request of the caller's, and how its client sends it."""
+
+    talk: Talk
+    sender: Sender
+
+
+class GoingStream:
+    """A stream of an SDK's that goes on inside: give this class and the SDK's `Stream`, in this order."""
+
+    response: Any
+
+    def __init__(self, first: Any, asked: _Asked) -> None:
+        self._opened(first)
+        self._events: Generator[Any, None, None] = each(asked.sender.events(asked.talk, first, self._opened))
+
+    def _opened(self, stream: Any) -> None:
+        self._current, self.response = stream, stream.response
+
+    def __next__(self) -> Any:
+        return next(self._events)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._events
+
+    def close(self) -> None:
+        with suppress(ValueError):  # somebody reads it just now
+            self._events.close()
+        self._current.close()
+
+
+class AsyncGoingStream:
+    """The same for an SDK's `AsyncStream`."""
+
+    response: Any
+
+    def __init__(self, first: Any, asked: _Asked) -> None:
+        self._opened(first)
+        self._events: Any = asked.sender.events(asked.talk, first, self._opened)
+
+    def _opened(self, stream: Any) -> None:
+        self._current, self.response = stream, stream.response
+
+    async def __anext__(self) -> Any:
+        return await anext(self._events)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for event in self._events:
+            yield event
+
+    async def close(self) -> None:
+        with suppress(RuntimeError):  # somebody reads it just now
+            await self._events.aclose()
+        await self._current.close()
+
+    async def aclose(self) -> None:
+        await self.close()
+
+
+def copied(client: ClientT, posts: Posts) -> ClientT:
+    """Return a copy of a client whose requests go through the compressions of their paths."""
+    made: Any = client
+    through: ClientT = _put_through(made.copy(), posts)
+    return through
+
+
+def _put_through(client: Any, posts: Posts) -> Any:
+    """Put a client's requests through, and those of its copies."""
+    post, copy = client.post, client.copy
+
+    def with_options(*args: Any, **kwargs: Any) -> Any:
+        return _put_through(copy(*args, **kwargs), posts)
+
+    # A resource takes the client's methods when it is made, which is when it is first asked for.
+    client.post = _blocking(post, posts) if posts.is_blocking else _awaited(post, posts)
+    client.copy = client.with_options = with_options
+    setattr(client, _KEPT, posts)
+    return client
+
+
+def stats_of(client: Any, key: str | None = None) -> CompressionStats | None:
+    """Return where a conversation of a wrapped client stands; None: there is none.
+
+    Args:
+        client: what `compressed` returned.
+        key: of the conversation; None: the newest of all.
+
+    Raises:
+        InvalidArgumentError: the client is not wrapped.
+    """
+    posts = getattr(client, _KEPT, None)
+    if posts is None:
+        raise InvalidArgumentError(
+            f"client: expected what compressed(...) returned, got {type(client).__name__}"
+        )
+    return talking.stats_of(list(posts.by_path.values()), key)
+
+
+def _begin(post: Any, posts: Posts, path: str, kwargs: dict[str, Any]) -> _Asked | None:
+    compression, body = posts.by_path.get(path), kwargs.get("body")
+    if compression is None or not isinstance(body, Mapping):
+        return None
+    options = dict(kwargs.get("options") or {})
+    given = {name: value for name, value in body.items() if not isinstance(value, posts.unset)}
+    body = {**given, **(options.pop("extra_json", None) or {})}
+    headers = options.get("headers") or {}
+    opens = not any(str(name).lower() == _RAW for name in headers)
+    talk = compression.begin(body, beside={"extra_headers": headers}, opens=opens)
+    if talk is None:
+        kwargs["body"] = compression.wire.passing(kwargs["body"])
+        return None
+
+    def send(sent: dict[str, Any]) -> Any:
+        sending = {**kwargs, "body": sent, "options": dict(options)}
+        options.pop("idempotency_key", None)  # it belongs to one request
+        return post(path, **sending)
+
+    return _Asked(talk, Sender(send, posts.is_blocking))
+
+
+def _awaited(post: Any, posts: Posts) -> Any:
+    async def posted(path: str, **kwargs: Any) -> Any:
+        asked = _begin(post, posts, path, kwargs)
+        if asked is None:
+            return await post(path, **kwargs)
+        talk, sender = asked
+        if kwargs.get("stream") and talk.opens:
+            return posts.stream_class(await sender.open(talk), asked)
+        return await sender.ask(talk)
+
+    return posted
+
+
+def _blocking(post: Any, posts: Posts) -> Any:
+    def posted(path: str, **kwargs: Any) -> Any:
+        asked = _begin(post, posts, path, kwargs)
+        if asked is None:
+            return post(path, **kwargs)
+        talk, sender = asked
+        if kwargs.get("stream") and talk.opens:
+            return posts.stream_class(run_through(sender.open(talk)), asked)
+        return run_through(sender.ask(talk))
+
+    return posted

@@ -1,0 +1,360 @@
+"""A request of a wrapped client: a view is sent, and asked again until the reply is one for the caller."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any, TypeVar
+
+from context_compressor.errors import InvalidArgumentError, LoopError
+from context_compressor.integrations.clients.wire import (
+    Answer,
+    Beside,
+    Call,
+    Dict,
+    Heard,
+    Reader,
+    Wire,
+    summed,
+)
+from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of, spoken_of
+from context_compressor.memory.loops import run_blocking
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.offload.guide import COMPRESS_TOOL, TOOL_NAMES
+from context_compressor.tools.tools import schemas_in
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_ROUNDS = 8
+"""So many replies that call only ours are answered for one request; the next one is the caller's."""
+MOST_BESIDE = 64
+"""Of one conversation, so many replies are remembered that called ours beside the caller's."""
+_NOTED = "beside"
+_USES = count(1)
+_END: Any = object()
+
+
+class Compression:
+    """What one API of a wrapped client goes by.
+
+    Args:
+        wire: the API.
+        tools: whether read-back tools are offered.
+        key: returns the key of a request's conversation.
+        options: what `Conversations` takes.
+
+    Raises:
+        InvalidArgumentError: an option of the wrong kind, or one that there is not.
+    """
+
+    def __init__(self, wire: Wire, *, tools: bool = True, key: KeyOf | None = None, **options: Any) -> None:
+        if not isinstance(tools, bool):
+            raise InvalidArgumentError(f"tools: expected True or False, got {tools!r}")
+        if key is not None and not callable(key):
+            raise InvalidArgumentError(f"key: expected a function of the request, got {type(key).__name__}")
+        self.wire = wire
+        self.tools = tools
+        self.key = key
+        self.conversations = Conversations(wire.form, with_tools=tools, **options)
+        self.last_used = 0
+
+    def begin(
+        self, request: Mapping[str, Any], *, beside: Mapping[str, Any], opens: bool = True
+    ) -> Talk | None:
+        """Return how a request is sent; None: it passes untouched.
+
+        Args:
+            request: what is sent.
+            beside: what it carries besides, for the caller's key.
+            opens: whether replies can be looked into.
+        """
+        said = self.wire.said(request)
+        if not said:
+            return None
+        self.last_used = next(_USES)
+        return Talk(self, request, said, {**request, **beside}, opens)
+
+
+def stats_of(compressions: Sequence[Compression], key: str | None) -> CompressionStats | None:
+    """Return where a conversation stands, of the API that was used last."""
+    for one in sorted(compressions, key=lambda one: -one.last_used):
+        stats = one.conversations.stats(key)
+        if stats is not None:
+            return stats
+    return None
+
+
+class Talk:
+    """One request of the caller's, until there is a reply for him. Nothing here sends anything."""
+
+    def __init__(
+        self,
+        compression: Compression,
+        request: Mapping[str, Any],
+        said: list[Any],
+        seen: Mapping[str, Any],
+        opens: bool,
+    ) -> None:
+        self.wire = compression.wire
+        self.opens = opens
+        self._compression, self._conversations = compression, compression.conversations
+        self._request, self._said, self._seen = request, said, seen
+        self._key: str | None = None
+        self._has_key = False
+        self._shown: Shown | None = None
+        """What the next request is made of, or the last one was."""
+        self._is_next = False
+        self._was_refused = False
+        self._inside: list[Dict] = []
+        """What was answered inside."""
+        self._rounds = 0
+        self.names: frozenset[str] = frozenset()
+        """Tools of ours that the request offers."""
+        self._spent: Any = None
+
+    async def request(self) -> Dict:
+        """Return what is to be sent now.
+
+        Raises:
+            InvalidArgumentError, InvalidMessageError, ContextOverflowError: as `Conversations.view`.
+        """
+        if not self._has_key:
+            self._key, self._has_key = await key_of(self._compression.key, self._seen), True
+        if self._shown is None or not self._is_next:
+            self._shown = await self._conversations.view(
+                self._said, key=self._key, system=self.wire.system(self._request), fill=self._fill
+            )
+        self._is_next = False
+        schemas = self._offer()
+        is_last = self._rounds >= MOST_ROUNDS
+        return self.wire.request(self._request, self._shown.messages, schemas, is_last)
+
+    def _offer(self) -> list[Any]:
+        if not (self._compression.tools and self.opens and self.wire.takes_tools(self._request)):
+            return []
+        self.names = TOOL_NAMES - {COMPRESS_TOOL} - self.wire.named(self._request)
+        return [one for one in schemas_in(self.wire.form) if _name_of(one) in self.names]
+
+    def _fill(self, said: list[Any], notes: Dict) -> list[Any]:
+        """Return the caller's list with what is ours: beside his calls, and answered inside just now."""
+        form = self._conversations.form
+        pieces = form.pieces(said)
+        known = {one["after"]: Beside(**one) for one in notes.get(_NOTED, [])}
+        filled, place = list(said), 0
+        found: list[tuple[int, Beside]] = []
+        so_far = hashlib.sha256()
+        for piece in pieces if known else ():
+            beside = known.get(so_far.hexdigest())
+            if beside is not None and set(beside.ids) == set(self.wire.calls_in(piece)):
+                found.append((place, beside))
+            for one in spoken_of([piece]):
+                so_far.update(one.encode())
+            place += len(piece)
+        for at, beside in reversed(found):
+            filled = self.wire.put_back(filled, at, beside)
+        return [*filled, *self._inside]
+
+    async def is_smaller(self, error: BaseException | str) -> bool:
+        """Tell whether a refused request is to be sent once more, smaller."""
+        if self._shown is None or self._was_refused:
+            return False
+        smaller = await self._conversations.after_refusal(self._shown, error)
+        if smaller is None:
+            return False
+        self._shown, self._is_next, self._was_refused = smaller, True, True
+        return True
+
+    async def take(self, heard: Heard, *, was_streamed: bool = False) -> bool:
+        """Take note of a reply; tell whether it is to be asked again, since it called only ours."""
+        assert self._shown is not None
+        self._was_refused = False
+        try:
+            await self._conversations.record_usage(self._shown, heard.prompt_tokens)
+        except Exception:
+            logger.warning("usage was not recorded", exc_info=True)
+        ours = [call for call in heard.calls if call.name in self.names]
+        if not heard.is_whole or not (ours or (self._inside and heard.calls)):
+            return False
+        if len(ours) < len(heard.calls):
+            beside = self.wire.beside(self._place(), heard, await self._answer(ours))
+            beside.inside, beside.was_streamed = self._inside, was_streamed
+            await self._remember(self._shown, beside)
+            return False
+        if self._rounds >= MOST_ROUNDS:
+            return False
+        self._inside += self.wire.turn(self._request, heard, await self._answer(ours))
+        self._rounds += 1
+        self._spent = summed(self._spent, heard.usage)
+        return True
+
+    async def _remember(self, shown: Shown, beside: Beside) -> None:
+        noted = shown.conversation.notes.get(_NOTED, [])
+        try:
+            await self._conversations.note(shown, _NOTED, [*noted, asdict(beside)][-MOST_BESIDE:])
+        except Exception:
+            logger.warning("calls that were answered inside are known to this process alone", exc_info=True)
+
+    def reader(self) -> Reader:
+        """Return what takes the streams of the reply apart."""
+        return self.wire.reader(self.names, self._request)
+
+    def handed(self, reply: Any) -> Any:
+        """Return a reply for the caller."""
+        return self.wire.handed(reply, self.names, self._spent)
+
+    def _place(self) -> str:
+        """Return what stands for the caller's list."""
+        so_far = hashlib.sha256()
+        for piece in self._conversations.form.pieces(self._said):
+            for one in spoken_of([piece]):
+                so_far.update(one.encode())
+        return so_far.hexdigest()
+
+    async def _answer(self, calls: Sequence[Call]) -> list[Answer]:
+        assert self._shown is not None
+        answers: list[Answer] = []
+        for call in calls:
+            try:
+                text, attached = await self._conversations.run_tool(
+                    self._shown, call.name, call.arguments, self.wire.form
+                )
+            except Exception as error:
+                logger.warning("%s failed", call.name, exc_info=True)
+                text, attached = f"{call.name} failed: {error}", None
+            if attached is not None and not self.wire.shows_media:
+                text, attached = "It cannot be shown here: this model reads text alone. Do not retry.", None
+            answers.append(Answer(call, text, attached))
+        return answers
+
+
+def _name_of(schema: Mapping[str, Any]) -> Any:
+    return (schema.get("function") or schema).get("name")
+
+
+# Sending: written once. Where a client blocks, nothing below waits for an event loop.
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """How a client sends a request: awaited, or blocking.
+
+    Args:
+        send: sends it, and returns a reply, or a stream.
+        is_blocking: whether it is to be called without asyncio.
+    """
+
+    send: Callable[[Dict], Any]
+    is_blocking: bool
+
+    async def open(self, talk: Talk) -> Any:
+        """Send what is to be sent now, once more where that is refused as too long; return the reply."""
+        while True:
+            request = await self.own(talk.request())
+            try:
+                reply = self.send(request)
+                if not self.is_blocking:
+                    reply = await reply
+            except Exception as error:
+                if not await self.own(talk.is_smaller(error)):
+                    raise
+                continue
+            refusal = talk.wire.refusal(reply)
+            if refusal is None or not await self.own(talk.is_smaller(refusal)):
+                return reply
+
+    async def ask(self, talk: Talk) -> Any:
+        """Return a whole reply for the caller."""
+        while True:
+            reply = await self.open(talk)
+            if not talk.opens:
+                return reply
+            if not await self.own(talk.take(talk.wire.heard(reply))):
+                return talk.handed(reply)
+
+    async def events(
+        self, talk: Talk, stream: Any, opened: Callable[[Any], None] | None = None
+    ) -> AsyncIterator[Any]:
+        """Yield what a stream, and those that go on from it, have for the caller.
+
+        Args:
+            talk: the request.
+            stream: the first one.
+            opened: told of each further one.
+        """
+        reader = talk.reader()
+        while True:
+            refused: BaseException | str | None = None
+            try:
+                while (event := await self._next(stream)) is not _END:
+                    if not reader.has_begun and (refused := talk.wire.refusal(event)) is not None:
+                        break
+                    for one in reader.feed(event):
+                        yield one
+            except Exception as error:
+                if reader.has_begun or not await self.own(talk.is_smaller(error)):
+                    raise
+                refused = error
+            else:
+                if refused is not None and not await self.own(talk.is_smaller(refused)):
+                    for one in reader.feed(event):
+                        yield one
+                    break
+                if refused is None and not await self.own(talk.take(reader.heard(), was_streamed=True)):
+                    break
+            finally:
+                await self.close(stream)
+            reader.go_on()
+            stream = await self.open(talk)
+            if opened is not None:
+                opened(stream)
+        for one in reader.end():
+            yield one
+
+    async def own(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run what is the library's own."""
+        return run_blocking(work) if self.is_blocking else await work
+
+    async def _next(self, stream: Any) -> Any:
+        return next(stream, _END) if self.is_blocking else await anext(stream, _END)
+
+    async def close(self, stream: Any) -> None:
+        """Give back what a stream holds."""
+        close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+        closed = None if close is None else close()
+        if closed is not None and not self.is_blocking:
+            await closed
+
+
+def run_through(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing, without an event loop.
+
+    Raises:
+        LoopError: it waits.
+    """
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise LoopError("a blocking client waits for an event loop")
+
+
+def each(events: Any) -> Generator[Any, None, None]:
+    """Yield what an async generator does that waits for nothing."""
+    try:
+        while True:
+            try:
+                event = run_through(events.__anext__())
+            except StopAsyncIteration:
+                return
+            yield event
+    finally:
+        with suppress(StopAsyncIteration):
+            run_through(events.aclose())

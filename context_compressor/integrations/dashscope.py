@@ -1,0 +1,157 @@
+"""DashScope's classes: `Generation = compressed(Generation, max_total_tokens=16_000)`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import dashscope
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.events import EventHook
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.clients import talk as talking
+from context_compressor.integrations.clients.generation import GenerationWire
+from context_compressor.integrations.clients.talk import Compression, Sender, each, run_through
+from context_compressor.integrations.conversations import KeyOf, States
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.offload.store import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+__all__ = ["compressed", "stats_of"]
+
+GenerationT = TypeVar("GenerationT", bound=type[dashscope.Generation] | type[dashscope.AioGeneration])
+
+_KEPT = "_context_compressor"
+
+
+def compressed(
+    generation: GenerationT,
+    *,
+    tools: bool = True,
+    key: KeyOf | None = None,
+    states: States | None = None,
+    store: OffloadStore | None = None,
+    summarizer: Summarizer | str | None = None,
+    on_event: EventHook | None = None,
+    counter: TokenCounter | None = None,
+    **fields: Any,
+) -> GenerationT:
+    """Return a subclass whose `call` sends views of `messages`, streamed or not.
+
+    Args:
+        generation: the class `Generation` or `AioGeneration`.
+        tools: whether requests with `result_format="message"` offer tools that read back what left the view;
+            calls of these are answered inside.
+        key: returns the key of a request's conversation, given its arguments as a dict; None: it is found by
+            its messages.
+        states: where states are kept beyond this process.
+        store: where texts go; None: in memory, for each conversation.
+        summarizer: who writes summaries: a summariser, or the name of a model that this class asks;
+            extractive when None.
+        on_event: receives every event.
+        counter: measures messages; offline tiktoken when None.
+        fields: any field of `CompressionConfig`.
+
+    Raises:
+        InvalidArgumentError: an argument of the wrong kind, or a field that there is not.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+    classes = (dashscope.Generation, dashscope.AioGeneration)
+    if not (isinstance(generation, type) and issubclass(generation, classes)):
+        raise InvalidArgumentError(
+            f"generation: expected the class Generation or AioGeneration, got {generation!r:.200}"
+        )
+    compression = Compression(
+        GenerationWire(),
+        tools=tools,
+        key=key,
+        states=states,
+        store=store,
+        summarizer=as_summarizer(summarizer, str, lambda model: _asked(generation, model)),
+        on_event=on_event,
+        counter=counter,
+        **fields,
+    )
+    is_blocking = issubclass(generation, dashscope.Generation)
+    call = (_blocking if is_blocking else _awaited)(generation.call, compression)
+    made: Any = type(generation.__name__, (generation,), {"call": staticmethod(call), _KEPT: compression})
+    wrapped: GenerationT = made
+    return wrapped
+
+
+def stats_of(generation: Any, key: str | None = None) -> CompressionStats | None:
+    """Return where a conversation of a wrapped class stands; None: there is none.
+
+    Args:
+        generation: what `compressed` returned.
+        key: of the conversation; None: the newest of all.
+
+    Raises:
+        InvalidArgumentError: the class is not wrapped.
+    """
+    compression = getattr(generation, _KEPT, None)
+    if compression is None:
+        raise InvalidArgumentError(
+            f"generation: expected what compressed(...) returned, got {generation!r:.200}"
+        )
+    return talking.stats_of([compression], key)
+
+
+def _awaited(given: Callable[..., Any], compression: Compression) -> Any:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        request = _arguments(given, args, kwargs)
+        talk = compression.begin(request, beside={})
+        if talk is None:
+            return await given(*args, **kwargs)
+        sender = Sender(partial(_send, given), is_blocking=False)
+        if request.get("stream"):
+            return sender.events(talk, await sender.open(talk))
+        return await sender.ask(talk)
+
+    return call
+
+
+def _blocking(given: Callable[..., Any], compression: Compression) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        request = _arguments(given, args, kwargs)
+        talk = compression.begin(request, beside={})
+        if talk is None:
+            return given(*args, **kwargs)
+        sender = Sender(partial(_send, given), is_blocking=True)
+        if request.get("stream"):
+            return each(sender.events(talk, run_through(sender.open(talk))))
+        return run_through(sender.ask(talk))
+
+    return call
+
+
+def _arguments(given: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names."""
+    found = dict(inspect.signature(given).bind(*args, **kwargs).arguments)
+    more = found.pop("kwargs", {})
+    return {**found, **more}
+
+
+def _send(given: Callable[..., Any], request: dict[str, Any]) -> Any:
+    return given(**request)
+
+
+def _asked(generation: Any, model: str) -> AskedModel:
+    """Return the summariser that asks a model through a class."""
+
+    async def ask(instructions: str, asked: str) -> Said:
+        messages = [{"role": "system", "content": instructions}, {"role": "user", "content": asked}]
+        send = partial(generation.call, model=model, messages=messages, result_format="message")
+        made = await (send() if issubclass(generation, dashscope.AioGeneration) else asyncio.to_thread(send))
+        if made.status_code != 200:
+            raise RuntimeError(f"{made.code}: {made.message}")
+        choice, usage = made.output.choices[0], made.usage or {}
+        spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0))
+        return Said(choice.message["content"] or "", *spent, choice.finish_reason)
+
+    return AskedModel(model, ask)

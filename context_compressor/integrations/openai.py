@@ -1,0 +1,114 @@
+"""OpenAI's clients: `client = compressed(AsyncOpenAI(), max_total_tokens=16_000)`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+import openai
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.events import EventHook
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.clients.chat import ChatWire
+from context_compressor.integrations.clients.posting import (
+    AsyncGoingStream,
+    GoingStream,
+    Posts,
+    copied,
+    stats_of,
+)
+from context_compressor.integrations.clients.responses import ResponsesWire
+from context_compressor.integrations.clients.talk import Compression
+from context_compressor.integrations.conversations import KeyOf, States
+from context_compressor.offload.store import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+__all__ = ["compressed", "stats_of"]
+
+ClientT = TypeVar("ClientT", bound=openai.OpenAI | openai.AsyncOpenAI)
+
+
+class _Stream(GoingStream, openai.Stream[Any]):
+    pass
+
+
+class _AsyncStream(AsyncGoingStream, openai.AsyncStream[Any]):
+    pass
+
+
+def compressed(
+    client: ClientT,
+    *,
+    tools: bool = True,
+    key: KeyOf | None = None,
+    states: States | None = None,
+    store: OffloadStore | None = None,
+    summarizer: Summarizer | str | None = None,
+    on_event: EventHook | None = None,
+    counter: TokenCounter | None = None,
+    **fields: Any,
+) -> ClientT:
+    """Return a copy of a client that sends views: chat completions and responses, streamed or not.
+
+    The client that was given stays as it is. Both share their connections.
+
+    Args:
+        client: an `AsyncOpenAI` or an `OpenAI`.
+        tools: whether requests offer tools that read back what left the view; calls of these are answered
+            inside.
+        key: returns the key of a request's conversation, given what the request says as a dict; None: it is
+            found by its messages.
+        states: where states are kept beyond this process.
+        store: where texts go; None: in memory, for each conversation.
+        summarizer: who writes summaries: a summariser, or the name of a model that this client asks;
+            extractive when None.
+        on_event: receives every event.
+        counter: measures messages; offline tiktoken when None.
+        fields: any field of `CompressionConfig`.
+
+    Raises:
+        InvalidArgumentError: an argument of the wrong kind, or a field that there is not.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+    if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
+        raise InvalidArgumentError(
+            f"client: expected an AsyncOpenAI or an OpenAI, got {type(client).__name__}"
+        )
+    options = {
+        "tools": tools,
+        "key": key,
+        "states": states,
+        "store": store,
+        "summarizer": as_summarizer(summarizer, str, lambda model: _asked(client, model)),
+        "on_event": on_event,
+        "counter": counter,
+        **fields,
+    }
+    by_path = {
+        "/chat/completions": Compression(ChatWire(), **options),
+        "/responses": Compression(ResponsesWire(), **options),
+    }
+    is_blocking = isinstance(client, openai.OpenAI)
+    unset = (openai.NotGiven, getattr(openai, "Omit", openai.NotGiven))  # earlier releases have one of them
+    return copied(client, Posts(by_path, _Stream if is_blocking else _AsyncStream, is_blocking, unset))
+
+
+def _asked(client: openai.OpenAI | openai.AsyncOpenAI, model: str) -> AskedModel:
+    """Return the summariser that asks a model through a client."""
+
+    async def ask(instructions: str, asked: str) -> Said:
+        messages: Any = [
+            {"role": "system", "content": instructions},
+            {"role": "user", "content": asked},
+        ]
+        if isinstance(client, openai.AsyncOpenAI):
+            made = await client.chat.completions.create(model=model, messages=messages)
+        else:
+            made = await asyncio.to_thread(client.chat.completions.create, model=model, messages=messages)
+        choice, usage = made.choices[0], made.usage
+        spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+        return Said(choice.message.content or "", *spent, choice.finish_reason)
+
+    return AskedModel(model, ask)

@@ -1,0 +1,246 @@
+"""Wrapped clients, through the real SDKs, against a server that refuses what providers refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from itertools import pairwise
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from context_compressor import TiktokenCounter
+from tests.integrations.clients_support import (
+    APIS,
+    CHAT,
+    GENERATION,
+    GENERATION_WHOLE,
+    MESSAGES,
+    OURS,
+    RESPONSES,
+    Api,
+    work,
+)
+from tests.support.model_server import ModelServer, answer, context_length_exceeded
+from tests.support.replies import Reply
+from tests.support.task import BUDGET, LEAST_RAW_TOKENS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
+from tests.support.wires import Received, wire_of
+from tests.support_tests.clients import RefusedError
+
+Dict = dict[str, Any]
+
+every_way = pytest.mark.parametrize(
+    ("asynchronous", "stream"),
+    [(True, False), (True, True), (False, False), (False, True)],
+    ids=["async", "async streamed", "sync", "sync streamed"],
+)
+every_api = pytest.mark.parametrize("api", APIS, ids=str)
+
+
+SMALL: Dict = {"max_total_tokens": 8_000}
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("work"))
+
+
+@pytest.mark.parametrize(
+    ("api", "asynchronous", "stream"),
+    [
+        *((api, *way) for api in (CHAT, MESSAGES, GENERATION) for way in ((True, True), (False, False))),
+        (RESPONSES, False, True),  # the SDK takes a while for each item that it sends
+    ],
+    ids=str,
+)
+async def test_sixty_turns(api: Api, workplace: Workplace, asynchronous: bool, stream: bool) -> None:
+    worker = Worker(reasoning=True)
+    said: list[Any] = [{"role": "user", "content": REQUEST}]
+    async with (
+        ModelServer(worker, window_tokens=WINDOW) as server,
+        api.open(server, asynchronous, max_total_tokens=BUDGET) as client,
+    ):
+        turn = await work(
+            api, client, said, workplace.run, turns=TURNS, stream=stream, asynchronous=asynchronous
+        )
+        assert server.refusals == []
+        assert len(server.requests) == TURNS
+        assert api.stats_of(client).events > 3
+    assert turn.text.startswith("All logs are read")
+    assert worker.read_back
+    assert TiktokenCounter().count_text(json.dumps(said)) > LEAST_RAW_TOKENS
+
+
+@every_api
+async def test_without_it_the_same_is_refused(api: Api, workplace: Workplace) -> None:
+    said: list[Any] = [{"role": "user", "content": REQUEST}]
+    async with ModelServer(Worker(), window_tokens=WINDOW) as server, api.open(server, True) as client:
+        with pytest.raises((openai.BadRequestError, anthropic.BadRequestError, RefusedError)):
+            await work(api, client, said, workplace.run, turns=TURNS)
+        assert len(server.requests) < TURNS / 2
+
+
+class Reads:
+    """A model that calls what it is told to, request by request, and then answers."""
+
+    def __init__(self, *calls: list[tuple[str, Dict]]) -> None:
+        self.calls = list(calls)
+        self.offered: list[set[str]] = []
+
+    def __call__(self, messages: list[Dict], received: Received) -> Reply:
+        tools = [one.get("function") or one for one in received.tools]
+        self.offered.append({one["name"] for one in tools})
+        if not self.calls:
+            return answer("All done.")
+        return answer(f"Step {len(self.offered)}.", self.calls.pop(0), reasoning="Hm.")
+
+
+OURS_ALONE = [("grep_offloaded", {"pattern": "lost"})]
+HIS = [("read_file", {"number": 1})]
+BOTH = [OURS_ALONE[0], HIS[0], ("search_history", {"query": "lost"})]
+SAID = [{"role": "user", "content": REQUEST}]
+every_stream = pytest.mark.parametrize(
+    "api", [CHAT, RESPONSES, MESSAGES, GENERATION, GENERATION_WHOLE], ids=str
+)
+
+
+@every_stream
+@every_way
+class TestReadingBack:
+    async def test_a_reply_that_calls_only_ours_is_answered_inside(
+        self, api: Api, asynchronous: bool, stream: bool
+    ) -> None:
+        reads = Reads(OURS_ALONE, OURS_ALONE)
+        async with ModelServer(reads) as server, api.open(server, asynchronous, **SMALL) as client:
+            turn = await api.ask(client, SAID, stream=stream, asynchronous=asynchronous)
+            assert server.refusals == []
+            assert len(server.requests) == 3
+            read = [count_of(received) for received in server.requests]
+        assert reads.offered[0] == {"read_file", "grep_files", "query", *OURS}
+        assert turn.calls == []
+        assert turn.text.endswith("All done.")
+        assert turn.text.count("Step 1.") == (1 if stream else 0)
+        assert turn.usage[0] == sum(read)
+        assert turn.reason in ("stop", "completed", "end_turn")
+        assert SAID == [{"role": "user", "content": REQUEST}]
+
+    async def test_ours_beside_the_callers_are_answered_beside_his(
+        self, api: Api, asynchronous: bool, stream: bool
+    ) -> None:
+        way: Dict = {"stream": stream, "asynchronous": asynchronous}
+        said: list[Any] = list(SAID)
+        async with ModelServer(Reads(OURS_ALONE, BOTH, HIS)) as server:
+            async with api.open(server, asynchronous, **SMALL) as client:
+                turn = await work(api, client, said, lambda name, given: "a file", turns=4, **way)
+            assert server.refusals == []
+            assert turn.text == "All done."
+            asked = [json.dumps(received.messages) for received in server.requests]
+        for text, count in zip(asked, (0, 1, 2, 2), strict=True):
+            assert text.count('"grep_offloaded"') == count
+            assert text.count("Nothing has left this conversation yet") == count
+        for text in asked[2:]:
+            assert text.count('"search_history"') == text.count("Step 1.") == text.count("Step 2.") == 1
+        for before, later in pairwise(asked):
+            assert later.startswith(before[:-1])
+        assert not any(name in json.dumps(said) for name in OURS)
+
+    async def test_what_calls_on_and_on_comes_to_an_end(
+        self, api: Api, asynchronous: bool, stream: bool
+    ) -> None:
+        reads = Reads(*[OURS_ALONE] * 9)
+        async with ModelServer(reads) as server, api.open(server, asynchronous, **SMALL) as client:
+            turn = await api.ask(client, SAID, stream=stream, asynchronous=asynchronous)
+        assert len(reads.offered) == 9
+        assert reads.offered[-1] == {"read_file", "grep_files", "query"}
+        assert turn.calls == []
+        assert turn.reason in ("stop", "completed", "end_turn")
+        assert "Step 9." in turn.text
+
+    async def test_a_refusal_is_answered_by_one_smaller_try(
+        self, api: Api, asynchronous: bool, stream: bool
+    ) -> None:
+        said = [{"role": "user", "content": f"Note {n}: {'word ' * 300}"} for n in range(30)]
+        async with (
+            ModelServer(lambda messages: "Well.") as server,
+            api.open(server, asynchronous, max_total_tokens=16_000) as client,
+        ):
+            server.fail(context_length_exceeded(8_000))
+            turn = await api.ask(client, said, stream=stream, asynchronous=asynchronous)
+            assert turn.text == "Well."
+            first, second = [len(json.dumps(received.messages)) for received in server.requests]
+            assert second < first * 0.8
+            server.fail(context_length_exceeded(4_000), times=2)
+            with pytest.raises((openai.BadRequestError, anthropic.BadRequestError, RefusedError)):
+                await api.ask(client, said, stream=stream, asynchronous=asynchronous)
+            assert len(server.requests) == 4
+
+
+def count_of(received: Received) -> int:
+    return wire_of(received.path).count(received)
+
+
+@every_api
+async def test_without_tools_nothing_names_them(api: Api, workplace: Workplace) -> None:
+    reads = Reads(*[HIS] * 12)
+    async with ModelServer(reads) as server:
+        async with api.open(server, True, max_total_tokens=8_000, tools=False) as client:
+            await work(api, client, list(SAID), workplace.run, turns=13)
+        text = "".join(json.dumps(received.json) for received in server.requests)
+    assert "ctx://" in text
+    assert not any(name in text for name in OURS)
+
+
+@every_api
+async def test_two_conversations_at_once_do_not_mix(api: Api) -> None:
+    talkers = Talkers()
+
+    async def talk(client: Any, name: str) -> None:
+        said: list[Any] = [{"role": "user", "content": "Hello. "}]
+        for n in range(20):
+            said.append({"role": "user", "content": f"I am {name}, this is request {n}."})
+            run = lambda tool, given: f"{name} has a file: " + f"{name}-line ok. " * 200  # noqa: E731
+            await work(api, client, said, run, turns=2)
+
+    async with ModelServer(talkers, window_tokens=WINDOW) as server:
+        async with api.open(server, True, max_total_tokens=6_000) as client:
+            await asyncio.gather(talk(client, "Ada"), talk(client, "Bob"))
+        assert server.refusals == []
+        assert api.stats_of(client).events > 0
+    assert all("Bob" not in text for text in talkers.requests["Ada"])
+    assert all("Ada" not in text for text in talkers.requests["Bob"])
+    assert talkers.heard == {"Ada": 40, "Bob": 40}
+
+
+class Table:
+    """States as a database keeps them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, bytes] = {}
+
+    async def get(self, key: str) -> Any:
+        return json.loads(self.rows[key]) if key in self.rows else None
+
+    async def set(self, key: str, state: Any) -> None:
+        self.rows[key] = json.dumps(state).encode()
+
+
+@every_api
+async def test_another_process_goes_on_with_the_same_request(api: Api, workplace: Workplace) -> None:
+    states, said = Table(), list(SAID)
+    options: Dict = {"max_total_tokens": 8_000, "states": states, "key": lambda request: "one"}
+    run = workplace.run
+    async with ModelServer(Reads(*[HIS] * 9, BOTH, *[HIS] * 3)) as server:
+        async with api.open(server, True, **options) as client:
+            with pytest.raises(AssertionError, match="no answer"):
+                await work(api, client, said, run, turns=12)
+            table = pickle.loads(pickle.dumps(states))
+            await api.ask(client, said, stream=False, asynchronous=True)
+            assert list(states.rows) == ["one"]
+        async with api.open(server, True, **options | {"states": table}) as other:
+            await api.ask(other, said, stream=False, asynchronous=True)
+        one, two = [received.json for received in server.requests[-2:]]
+    assert one == two
+    assert "ctx://" in json.dumps(one)
