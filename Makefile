@@ -8,7 +8,7 @@ DATA = build/sessions
 RESULTS = benchmarks/results
 BIN = $(VENV)/bin
 
-.PHONY: help demo test lint format bench peers clean
+.PHONY: help demo test lint format bench peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
@@ -17,6 +17,8 @@ help:
 	@echo "make format  mend what formatter and linter can mend"
 	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
 	@echo "make peers   install the libraries to measure beside this one, each on its own"
+	@echo "make dist    build the wheel and the source distribution into dist"
+	@echo "make extras  install the wheel with each extra alone, and try what it is for; takes long"
 	@echo "make clean   remove $(VENV) and caches"
 
 demo: $(VENV)/installed
@@ -52,6 +54,14 @@ bench: $(VENV)/installed-report
 
 peers: $(VENV)/installed
 	@$(BIN)/python benchmarks/peers/make.py
+
+dist: $(VENV)/installed-dev
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+
+# What was tried with this wheel is not tried again.
+extras: dist
+	$(BIN)/python -m tests.extras dist/*.whl
 
 # The stamps are written last, so that an installation that broke off is taken up again. Modules are compiled
 # when they are first imported: most never are, and compiling all takes as long as fetching them.

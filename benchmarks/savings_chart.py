@@ -9,7 +9,10 @@ from typing import Any
 from context_compressor.measure import Replay, total
 
 COLOURS = {"raw": "#999999", "sliding": "#d08a2e", "masking": "#4a87b9", "ours": "#2e8b57"}
-MISSING = "savings.png was not drawn: matplotlib is missing; `pip install '.[report]'` brings it"
+MISSING = (
+    "savings.png was not drawn: matplotlib is missing; "
+    "`pip install 'agent-context-compressor[report]'` brings it"
+)
 
 
 def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: Path) -> None:

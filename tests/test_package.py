@@ -91,20 +91,23 @@ PUBLIC_NAMES = {
     "to_responses",
 }
 
-HEAVY = (
+FRAMEWORKS = (
     *(
+        "agents",
         "agentscope",
-        "aiohttp",
+        "anthropic",
         "dashscope",
-        "httpx",
-        "jinja2",
-        "matplotlib",
-        "mcp",
-        "openai",
-        "redis",
-        "requests",
+        "langchain",
+        "langchain_core",
+        "langgraph",
+        "litellm",
     ),
-    *("rich", "sqlalchemy", "typer"),
+    *("mcp", "openai", "opentelemetry", "pydantic_ai"),
+)
+HEAVY = (
+    *FRAMEWORKS,
+    *("aiohttp", "httpx", "httpx2", "jinja2", "matplotlib", "redis", "requests", "rich", "sqlalchemy"),
+    *("starlette", "typer", "uvicorn"),
 )
 """Packages that only a summariser, a framework or the command line needs, most of them slow to import."""
 
@@ -193,6 +196,11 @@ def test_import_is_light() -> None:
     assert modules_after("from context_compressor import *").isdisjoint((*HEAVY, *SEARCH))
 
 
+@pytest.mark.parametrize("name", ["integrations", "integrations.conversations", "cli.app"])
+def test_a_framework_is_imported_by_its_own_adapter_alone(name: str) -> None:
+    assert modules_after(f"import context_compressor.{name}").isdisjoint(FRAMEWORKS)
+
+
 def test_a_memory_imports_no_rules() -> None:
     """What reads a conversation by rules is imported by the first event that asks it for a summary."""
     statement = "from context_compressor import CompressedMemory, compress_messages, from_openai"
@@ -273,13 +281,13 @@ def test_version_is_told_once() -> None:
     releases = [heading[4:].split("]")[0] for heading in headings if "Unreleased" not in heading]
     assert releases[0] == told
     try:
-        assert version("context-compressor") == told
+        assert version("agent-context-compressor") == told
     except PackageNotFoundError:
         pytest.skip("run from its sources, not installed")
 
 
 def test_nobody_is_told_to_install_it_from_an_index() -> None:
-    """On PyPI the name belongs to another project, which is imported by the same name, too."""
+    """On PyPI `context-compressor`, our name without its first word, is another project, imported alike."""
     texts = [
         path
         for folder in (PACKAGE, ROOT / "docs", ROOT / "examples", ROOT / "benchmarks")

@@ -23,6 +23,7 @@ from context_compressor.cli.compress import compress
 from context_compressor.cli.demo import demo
 from context_compressor.cli.examine import examine
 from context_compressor.cli.gc import gc
+from context_compressor.cli.mcp import mcp
 from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
 from context_compressor.cli.output import check_stdout
 from context_compressor.cli.replay import replay
@@ -30,6 +31,7 @@ from context_compressor.cli.stored import grep, read
 from context_compressor.messages.text import one_line
 
 PROGRAM = "context-compressor"
+_DISTRIBUTION = "agent-context-compressor"
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 """`UsageError`, which typer has kept in different places over its versions."""
@@ -53,7 +55,7 @@ def _start(
     if version:
         found = "(run from its sources, not installed)"
         with suppress(PackageNotFoundError):
-            found = installed_version(PROGRAM)
+            found = installed_version(_DISTRIBUTION)
         print(f"{PROGRAM} {found}")
         raise typer.Exit
     if context.invoked_subcommand is None:
@@ -71,7 +73,7 @@ def _later(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
     return ready
 
 
-for _command in (compress, read, grep, gc, replay, examine, demo):
+for _command in (compress, read, grep, gc, replay, examine, demo, mcp):
     app.command()(_later(_command))
 
 
@@ -83,7 +85,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             outcome = outcome()
         else:
             check_stdout()  # there the help or the version should have gone
-        if sys.stdout is not None:
+        if sys.stdout is not None and not sys.stdout.closed:  # as mcp 1 leaves it
             sys.stdout.flush()  # here, where a broken pipe can still be reported
         return int(outcome or DONE)
     except CommandError as error:

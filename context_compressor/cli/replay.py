@@ -60,7 +60,7 @@ from context_compressor.measure import (
 from context_compressor.messages.text import counted, slug_of
 from context_compressor.readers import grouped
 
-EXTRA = "/path/to/the/checkout[report]"
+EXTRA = "agent-context-compressor[report]"
 DEFAULT_BUDGET = 16_000
 _SLUG_CHARACTERS = 60
 """Of a session's name in that of its picture."""
@@ -108,7 +108,8 @@ def replay(
     Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
     model is called. What views tell is measured by the probes of a session, questions with the keys of their
     answers: **examine** makes some. Sessions that cannot be replayed are named and skipped: exit code 1.
-    Ctrl-C keeps what is done. --report and --png need the extra: pip install '/path/to/the/checkout[report]'
+    Ctrl-C keeps what is done. --report and --png need the extra: pip install
+    'agent-context-compressor[report]'
 
     Example: context-compressor replay sessions/ --baseline sliding --report out.html
     """

@@ -194,8 +194,8 @@ class Conversations:
     async def memory(self, shown: Shown) -> AsyncIterator[CompressedMemory]:
         """Give the memory of a conversation as it was at a request, for as long as it is read.
 
-        Another conversation that begins with the same messages may go on from there meanwhile: it has a memory
-        of its own then, so that no word of it is found here.
+        Another conversation that begins with the same messages may go on from there meanwhile: it has a
+        memory of its own then, so that no word of it is found here.
         """
         async with memory_behind(
             shown.conversation.state, shown.said, self._call(shown.conversation)

@@ -96,6 +96,11 @@ TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
 """A text that is being written."""
 INDEX_FILE = "search.sqlite3"
 """The search index of a memory whose texts are files: it stands beside them."""
+SESSION_FILE = re.compile(r"session-[0-9a-f]{32}\.(json|lock)")
+"""The state of a conversation whose texts are files, and what is locked while it is worked with: they stand
+beside the texts, and go with them."""
+_SESSION_TEMPORARY = re.compile(r"\.session-[0-9a-f]{32}-\w+\.tmp")
+"""A state that is being written."""
 _INDEX_FILES = frozenset(f"{INDEX_FILE}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
 _MADE_BY_US = 0o700
 _LOOKS = 4
@@ -108,7 +113,7 @@ class FoundNamespace:
 
     name: str
     bytes: int
-    """Sizes of its files together: texts, index, what is half written; none that no store made."""
+    """Sizes of its files together: texts, index, states, what is half written; none that no store made."""
     texts: int
     used_ns: int
     """When it was last used, in nanoseconds since the epoch, to within an hour: its directory's time of
@@ -116,7 +121,7 @@ class FoundNamespace:
     has_others: bool = False
     """Whether there is something else in it, which is left alone."""
     is_certain: bool = False
-    """Whether a text is in it, be it half written: only stores make those."""
+    """Whether a text or a state is in it, be it half written: only stores make those."""
 
     @property
     def is_empty(self) -> bool:
@@ -129,6 +134,8 @@ def is_ours(entry: os.DirEntry[str]) -> bool:
     known = (
         FILE_NAME.fullmatch(name) is not None
         or name in _INDEX_FILES
+        or SESSION_FILE.fullmatch(name) is not None
+        or _SESSION_TEMPORARY.fullmatch(name) is not None
         or (name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX))
     )
     return known and entry.is_file(follow_symlinks=False)

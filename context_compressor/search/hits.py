@@ -124,6 +124,27 @@ class Hit:
     column: int = 1
     """Its first character in the first of `lines`, for `read_offloaded`: a line may be long."""
 
+    @property
+    def title(self) -> str:
+        """What a page says above the passage: where it stands, who said it, and how long ago."""
+        what = f"result of {self.tool}" if self.role == "tool" else self.role
+        if self.role == "assistant" and self.tool:
+            what = f"call of {self.tool}"
+        where = "in view" if self.in_view else self.place
+        messages = "message" if self.messages_ago == 1 else "messages"
+        ago = "now" if self.messages_ago == 0 else f"{self.messages_ago} {messages} ago"
+        return f"{where}, {' '.join(what.split()).translate(_NOT_IN_TITLES)}, {ago}"
+
+    @property
+    def place(self) -> str:
+        """Where the passage can be read in the store."""
+        place = self.ref or "not stored"
+        if self.lines:
+            place += f" line {self.lines[0]}"
+            if self.column > MAX_PASSAGE_CHARACTERS:  # else a page that begins with the line shows it
+                place += f" column {self.column}"
+        return place
+
 
 def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens: int) -> str:
     """Return hits as a page of at most `max_tokens` tokens: as many as fit, each as long as then fits.
@@ -140,8 +161,7 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
         # No line of a passage can pass for the title of another: a tool could speak as the user.
         texts = cut(width)
         return [
-            f"[{_title(hit)}]\n{indent_lines(text, _TITLE_LIKE)}"
-            for hit, text in zip(hits, texts, strict=True)
+            f"[{hit.title}]\n{indent_lines(text, _TITLE_LIKE)}" for hit, text in zip(hits, texts, strict=True)
         ]
 
     page = ""
@@ -164,17 +184,3 @@ def _attempts(hits: Sequence[Hit]) -> Iterator[tuple[list[int], int]]:
         places = [other for other in places if other != place]
         yield places, _WIDTHS[-1]
     yield from ((places, width) for width in _LEAST_WIDTHS)
-
-
-def _title(hit: Hit) -> str:
-    what = f"result of {hit.tool}" if hit.role == "tool" else hit.role
-    if hit.role == "assistant" and hit.tool:
-        what = f"call of {hit.tool}"
-    where = "in view" if hit.in_view else hit.ref or "not stored"
-    if hit.lines and not hit.in_view:
-        where += f" line {hit.lines[0]}"
-        if hit.column > MAX_PASSAGE_CHARACTERS:  # else a page that begins with the line shows it
-            where += f" column {hit.column}"
-    messages = "message" if hit.messages_ago == 1 else "messages"
-    ago = "now" if hit.messages_ago == 0 else f"{hit.messages_ago} {messages} ago"
-    return f"{where}, {' '.join(what.split()).translate(_NOT_IN_TITLES)}, {ago}"

@@ -111,7 +111,7 @@ def test_savings_results(tmp_path: Path) -> None:
         "-c", program, "--data", str(tmp_path), "--budget", "600", "--results", str(tmp_path / "plain")
     )
     assert done.returncode == 0, done.stderr
-    assert "pip install '.[report]'" in done.stderr
+    assert "pip install 'agent-context-compressor[report]'" in done.stderr
     check_results(tmp_path / "plain", "savings")
     assert not (tmp_path / "plain" / "savings.png").exists()
 

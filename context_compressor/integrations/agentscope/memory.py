@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "context_compressor.integrations.agentscope.memory needs AgentScope 1.x and what it leaves out: "
-        f"pip install '/path/to/the/checkout[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
+        f"pip install 'agent-context-compressor[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
     ) from error
 
 from context_compressor.compression.config import CompressionConfig, as_config

@@ -1,0 +1,87 @@
+"""`mcp`: serve one namespace of a store to agents over the Model Context Protocol."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from context_compressor.cli.options import DONE, CommandError
+from context_compressor.cli.output import check_folder, check_stdout
+from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.folders import check_namespace
+
+_HOST, _PORT = "127.0.0.1", 8000
+
+
+class Transport(StrEnum):
+    """How clients reach the server."""
+
+    STDIO = "stdio"
+    HTTP = "streamable-http"
+
+
+def mcp(
+    store: Annotated[
+        str, typer.Option(metavar="DIR", help="Directory with the full texts of what left a view.")
+    ],
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="The namespace to serve; nothing outside it is reached.")
+    ],
+    transport: Annotated[
+        Transport, typer.Option(metavar="HOW", help="stdio (default) or streamable-http.")
+    ] = Transport.STDIO,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help=f"Address to listen at. Default: {_HOST}.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, metavar="N", help=f"Port; 0 for any free one. Default: {_PORT}."),
+    ] = None,
+) -> int:
+    """Serve a store to agents over MCP: read, grep and search what left views, and compress conversations.
+
+    The tool `compress` keeps the state of each session beside the texts. Over HTTP anybody who reaches the
+    port may read the namespace: there is no password. Needs the extra: pip install
+    'agent-context-compressor[mcp]'
+
+    Example: context-compressor mcp --store working_memory --namespace notes
+    """
+    check_folder(store, "--store")
+    check_stdout()
+    try:
+        check_namespace(namespace)
+    except ValueError as error:
+        raise CommandError(f"--{error}") from None
+    if transport is Transport.STDIO:
+        if host is not None or port is not None:
+            option = "--port" if host is None else "--host"
+            raise CommandError(f"{option} needs --transport streamable-http; stdio has no address")
+        if sys.stdin is None:
+            raise CommandError("stdin is closed, and the client speaks there; --transport streamable-http")
+    try:
+        from context_compressor.integrations.mcp import PATH, listen, serve_http, serve_stdio
+    except ImportError as error:
+        raise CommandError(str(error)) from None
+    texts = FileOffloadStore(store, namespace)
+    if transport is Transport.STDIO:
+        serve_stdio(texts)
+        return DONE
+    host, port = _HOST if host is None else host, _PORT if port is None else port
+    try:
+        listening = listen(host, port)
+    except OSError as error:
+        raise CommandError(f"--host {host} --port {port}: {error.strerror or error}") from None
+    with listening:
+        address, number = listening.getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        if not ipaddress.ip_address(address).is_loopback:
+            print("anybody who reaches this address may read the namespace", file=sys.stderr)
+        print(
+            f"serving {namespace} at http://{shown}:{number}{PATH}; Ctrl-C ends", file=sys.stderr, flush=True
+        )
+        serve_http(texts, listening)
+    return DONE
