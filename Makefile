@@ -7,6 +7,8 @@ VENV = .venv
 DATA = build/sessions
 RESULTS = benchmarks/results
 BIN = $(VENV)/bin
+# Frameworks that cannot be installed beside the others.
+APART = build/venvs
 
 .PHONY: help demo test lint format bench peers dist extras clean
 
@@ -24,9 +26,11 @@ help:
 demo: $(VENV)/installed
 	@$(BIN)/context-compressor demo
 
-# Without ReMe, if it cannot be installed, the test that runs an agent with it is skipped, and says so.
+# Without ReMe, if it cannot be installed, the test that runs an agent with it is skipped, and says so; without
+# AgentScope 2 its tests are, save in continuous integration.
 test: lint
 	-@$(BIN)/python benchmarks/peers/make.py reme
+	-@$(MAKE) --no-print-directory $(APART)/agentscope2/installed
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/installed-dev
@@ -90,6 +94,13 @@ $(VENV)/installed: pyproject.toml
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing what development needs into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --no-compile --group dev
+	@touch $@
+
+$(APART)/%/installed: pyproject.toml
+	@echo "Installing what the tests of $* need into $(APART)/$*"
+	@$(BIN)/python -m venv --clear --without-pip $(APART)/$*
+	@$(BIN)/python -m pip --python $(APART)/$*/bin/python install --quiet --disable-pip-version-check \
+	    --no-compile --editable ".[$*]" --group apart
 	@touch $@
 
 $(VENV)/installed-report: $(VENV)/installed

@@ -21,6 +21,9 @@ READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
 PAGES = [*READMES, *sorted(ROOT.glob("docs/*.md"))]
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 TESTED_ELSEWHERE = {
+    "agentscope.md",
+    "agentscope2.md",
+    "langchain.md",
     "clients.md",
     "litellm.md",
     "migrating-from-reme.md",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -28,11 +30,15 @@ from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.wrapped import METHODS
 from context_compressor.messages.msg import Msg, copy_json
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
 _IDS_AT_ONCE = 500
 """Databases bound how many values one statement may name; SQLite's oldest bound is 999."""
+_MOST_SESSIONS = 10_000
+"""Of which it is remembered who opened them."""
 _NO_MARK = "context_compressor: no such mark"
 
 
@@ -98,6 +104,7 @@ class AdaptedMemory(MemoryBase):
     - A database keeps the messages and their marks, and no summary, which is in `state_dict` only: save the
       state, or a new process has the mark "compressed" on messages that nothing stands for.
     - A store that does not tell users apart (`AsyncSQLAlchemyMemory`, for equal session ids) still does not.
+      Where a second user opens a session in this process, a warning is logged, once.
 
     Calls are made one at a time, and go on to their end when the caller is cancelled: a database session
     bears no two at once, and refuses all that follow one that was broken off.
@@ -117,6 +124,7 @@ class AdaptedMemory(MemoryBase):
         message_class = _message_class(wrapped)
         self._kind = None if message_class is None else stored_kind(message_class)
         self._is_open = False
+        _note_user_of(wrapped)
 
     @property
     def _compressed_summary(self) -> str:  # type: ignore[override]  # there it is an attribute
@@ -290,6 +298,37 @@ class AdaptedMemory(MemoryBase):
     def _write(self, msg: Msg) -> Any:
         copied = msg.copy()
         return copied if self._kind is None else to_agentscope(copied, self._kind)
+
+
+_users: OrderedDict[tuple[object, str], set[str]] = OrderedDict()
+"""Who opened a session, by database and session id."""
+
+
+def _note_user_of(memory: Any) -> None:
+    """Warn where a session is opened for a second user by a memory that finds messages by the session alone.
+
+    That is so where the session is a row of its own, as in `AsyncSQLAlchemyMemory`.
+    """
+    session_id, user_id = (getattr(memory, name, None) for name in ("session_id", "user_id"))
+    made_by = getattr(getattr(memory, "_session_factory", None), "kw", {})
+    engine = made_by.get("bind") or getattr(getattr(memory, "_db_session", None), "bind", None)
+    url = getattr(engine, "url", None)
+    if url is None or not (isinstance(session_id, str) and isinstance(user_id, str)):
+        return
+    is_file = url.database not in (None, "", ":memory:")
+    key = (url if is_file else id(engine), session_id)
+    users = _users[key] = _users.pop(key, set())
+    users.add(user_id)
+    if len(users) == 2:
+        logger.warning(
+            "session_id %r is used by two users, %s, and %s does not tell them apart: each reads the other's "
+            "messages; give each user's sessions ids of their own",
+            session_id,
+            " and ".join(map(repr, sorted(users))),
+            type(memory).__name__,
+        )
+    while len(_users) > _MOST_SESSIONS:
+        _users.popitem(last=False)
 
 
 def _message_class(memory: object) -> type[Any] | None:

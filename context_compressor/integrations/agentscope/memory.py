@@ -13,6 +13,7 @@ try:
     from agentscope.memory import MemoryBase as AgentScopeMemoryBase
     from agentscope.message import Msg as AgentScopeMsg
     from agentscope.model import ChatModelBase
+    from agentscope.tool import Toolkit
 except ImportError as error:
     raise ImportError(
         "context_compressor.integrations.agentscope.memory needs AgentScope 1.x and what it leaves out: "
@@ -24,10 +25,16 @@ from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import EventHook
 from context_compressor.integrations.agentscope.history import ForeignMemory, to_its_end
 from context_compressor.integrations.agentscope.messages import from_agentscope, to_agentscope
-from context_compressor.integrations.agentscope.model import AgentScopeSummarizer, register_offload_tools
+from context_compressor.integrations.agentscope.model import (
+    AgentScopeSummarizer,
+    AModel,
+    counted,
+    register_offload_tools,
+)
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg, new_id, tool_results
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import OffloadStore
@@ -86,6 +93,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         summarizer: who writes summaries, instead of `model`; an `ExtractiveSummarizer` when both are None.
         counter: measures messages; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`.
+        toolkit: an agent's toolkit, which gets the read-back tools, as by `register_offload_tools`.
         fields: any other field of `CompressionConfig`; None is a value there.
 
     Raises:
@@ -111,6 +119,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         summarizer: Summarizer | None = None,
         counter: TokenCounter | None = None,
         on_event: EventHook | None = None,
+        toolkit: Toolkit | None = None,
         **fields: Any,
     ) -> None:
         super().__init__()
@@ -146,6 +155,8 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         self.compressed = self._make_compressed(store=store)
         self._replaced: list[CompressedMemory] = []
         self._shown: dict[int, tuple[Msg, AgentScopeMsg]] = {}
+        if toolkit is not None:
+            register_offload_tools(toolkit, self)
 
     # AgentScope's contract
 
@@ -252,6 +263,32 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     def config(self) -> CompressionConfig:
         """The thresholds."""
         return self.compressed.config
+
+    def counted(self, model: AModel) -> AModel:
+        """Return the model for this memory's agent: it notes here what the provider counts and refuses.
+
+        `ReActAgent(model=memory.counted(model), memory=memory, ...)`. A view then fits the budget by the
+        provider's count, tools and system prompt included; after a refusal as too long the next view is
+        smaller. It is the given model otherwise, and for one agent: each call is taken to be of the view that
+        this memory handed out last.
+
+        Raises:
+            InvalidArgumentError: `model` is no AgentScope chat model.
+        """
+        return counted(model, lambda: self.compressed)
+
+    @staticmethod
+    def list_to_msg(messages: list[dict[str, Any]]) -> list[AgentScopeMsg]:
+        """Return chat dicts as messages to add, as ReMe's method of this name does, and with all they say.
+
+        Raises:
+            InvalidMessageError: a dict is malformed; the text names index, field and what was expected.
+        """
+        read = from_openai({key: one[key] for key in one if key != "metadata"} for one in messages)
+        for msg, said in zip(read, messages, strict=True):
+            if isinstance(said.get("metadata"), dict):
+                msg.metadata = {**said["metadata"], **(msg.metadata or {})}
+        return [to_agentscope(msg, AgentScopeMsg) for msg in read]
 
     stats = _of_compressed(CompressedMemory.stats)
     compress_now = _of_compressed(CompressedMemory.compress_now)

@@ -1,10 +1,11 @@
-"""An AgentScope model as summariser, and the offload tools for its toolkits."""
+"""An AgentScope model as summariser and as one whose usage is noted; the offload tools for its toolkits."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack, aclosing, asynccontextmanager
+from typing import Any, Protocol, TypeVar
 
 from agentscope import formatter as formatters
 from agentscope.formatter import FormatterBase
@@ -14,10 +15,14 @@ from agentscope.tool import Toolkit, ToolResponse
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.chat import from_openai
-from context_compressor.summarizers.faults import Fault, fault_of
+from context_compressor.summarizers.faults import Fault, fault_of, is_overflow, limit_in
 from context_compressor.summarizers.provider import Answer, ProviderSummarizer, as_answer
 from context_compressor.tools.source import OffloadSource
 from context_compressor.tools.tools import OffloadTools
+
+logger = logging.getLogger(__name__)
+
+AModel = TypeVar("AModel", bound=ChatModelBase)
 
 _FORMATTERS = {
     "DashScopeChatModel": "DashScopeChatFormatter",
@@ -124,6 +129,56 @@ def _formatter_for(model: ChatModelBase) -> FormatterBase:
     names = [_FORMATTERS[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in _FORMATTERS]
     made: FormatterBase = getattr(formatters, names[0] if names else "OpenAIChatFormatter")()
     return made
+
+
+class Counting(Protocol):
+    """What hears of a provider's counts: a `CompressedMemory`."""
+
+    def record_usage(self, prompt_tokens: int) -> None: ...
+    def record_overflow(self, limit: int | None = None) -> None: ...
+
+
+def counted(model: AModel, memory: Callable[[], Counting]) -> AModel:
+    """Return a model that is the given one, and tells a memory what the provider counts and refuses.
+
+    It has the class, the settings and the client of the given one, which itself tells nobody.
+
+    Raises:
+        InvalidArgumentError: `model` is no AgentScope chat model.
+    """
+    if not isinstance(model, ChatModelBase):
+        raise InvalidArgumentError(f"model: expected an AgentScope chat model, got {type(model).__name__}")
+    kind: Any = type(model)
+
+    def note(answer: Any) -> None:
+        tokens = getattr(getattr(answer, "usage", None), "input_tokens", None)
+        if isinstance(tokens, int) and tokens > 0:
+            memory().record_usage(tokens)
+
+    async def read(answer: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+        last = None
+        async with aclosing(answer) as chunks:
+            async for chunk in chunks:
+                last = chunk if getattr(chunk, "usage", None) else last
+                yield chunk
+        note(last)
+
+    async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            answer = await kind.__call__(self, *args, **kwargs)
+        except Exception as error:
+            if is_overflow(error):
+                memory().record_overflow(limit_in(error))
+            raise
+        if isinstance(answer, AsyncGenerator):
+            return read(answer)
+        note(answer)
+        return answer
+
+    own = type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+    made: Any = object.__new__(own)
+    made.__dict__ = model.__dict__  # what is set on one, `stream` say, is set on both
+    return made  # type: ignore[no-any-return]
 
 
 _RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})

@@ -1,0 +1,279 @@
+"""The middleware: a view for each call of the model, over a history that stays whole in the agent's state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+try:
+    from agentscope.agent import Agent
+    from agentscope.formatter import AnthropicChatFormatter, AnthropicMultiAgentFormatter
+    from agentscope.message import Msg, SystemMsg, TextBlock, UserMsg
+    from agentscope.middleware import MiddlewareBase
+    from agentscope.model import ChatModelBase, ChatResponse, FinishedReason
+    from agentscope.permission import PermissionBehavior, PermissionDecision
+    from agentscope.state import AgentState
+    from agentscope.tool import FunctionTool, ToolBase, ToolChunk
+
+    from context_compressor.integrations.agentscope2.blocks import Request, data_block_of
+except ImportError as error:
+    raise ImportError(
+        "context_compressor.integrations.agentscope2 needs AgentScope 2: "
+        "pip install 'agent-context-compressor[agentscope2]'; for 1.x there is "
+        f"context_compressor.integrations.agentscope ({error})"
+    ) from error
+
+from context_compressor.compression.config import as_config
+from context_compressor.events import EventHook
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.conversations import Conversations, Shown
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.messages.msg import new_id
+from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
+from context_compressor.offload.store import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+_NEVER = 1e6
+"""A share of the model's window that no context reaches."""
+_UNLIMITED = sys.maxsize
+
+Answer = ChatResponse | AsyncGenerator[ChatResponse, None]
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is known of an agent's state, as long as that lives."""
+
+    state: weakref.ref[AgentState]
+    session_id: str
+    name: str
+    """Of its conversation; no other has it, however alike they are."""
+    shown: Shown | None = None
+
+
+class Compression(MiddlewareBase):
+    """Let an AgentScope 2 agent's model read views that fit a budget, over a history that stays whole.
+
+    Each call of the model gets a view of the system prompt and the context. The ledger stands in
+    `agent.state.middle_context`, under `get_middleware_key()`: a state that was saved and loaded goes on with
+    the same view. The agent's own compression is off, and so is its warning that one is near. Tool results
+    come into the context whole, unless `ContextConfig(tool_result_limit=...)` was set. The agent gets the
+    read-back tools with its first reply; each finds the conversation of the agent that runs it.
+
+    One object serves any number of agents, also at once.
+
+    Args:
+        store: where texts go that leave the view; nothing is removed from it. None: in memory, and what is
+            no longer there is read from the context.
+        summarizer: who writes summaries: a summariser, or an AgentScope chat model. None: extractive.
+        on_event: receives every `CompressionEvent`; each is logged as well.
+        counter: measures messages; offline tiktoken when None.
+        fields: any field of `CompressionConfig`, such as `max_total_tokens`.
+
+    Raises:
+        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: OffloadStore | None = None,
+        summarizer: Summarizer | ChatModelBase | None = None,
+        on_event: EventHook | None = None,
+        counter: TokenCounter | None = None,
+        **fields: Any,
+    ) -> None:
+        as_config(None, fields)  # names what is no field, before it could be one of `Conversations`
+        self._conversations = Conversations(
+            store=store,
+            summarizer=as_summarizer(summarizer, ChatModelBase, _asked),
+            on_event=on_event,
+            counter=counter,
+            **fields,
+        )
+        functions = [schema["function"] for schema in SCHEMAS]
+        self._tools = [self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL]
+        self._sessions: dict[int, _Session] = {}
+
+    def stats(self, session_id: str | None = None) -> CompressionStats | None:
+        """Return where a living session stands, or the conversation that was shown last; None: none was."""
+        if session_id is None:
+            return self._conversations.stats()
+        found = [one.name for one in self._sessions.values() if one.session_id == session_id and one.shown]
+        return self._conversations.stats(found[-1]) if found else None
+
+    # What AgentScope calls
+
+    async def list_tools(self) -> list[ToolBase]:
+        """Return the read-back tools. An agent with this middleware gets them by itself."""
+        return list(self._tools)
+
+    async def on_reply(
+        self,
+        agent: Agent,
+        input_kwargs: dict[str, Any],
+        next_handler: Callable[..., AsyncGenerator[Any, None]],
+    ) -> AsyncGenerator[Any, None]:
+        """Give the agent its tools, and put AgentScope's own thresholds out of reach."""
+        config = agent.context_config
+        if config.trigger_ratio != _NEVER:
+            own: dict[str, Any] = {"trigger_ratio": _NEVER, "compression_tool_enabled": False}
+            if "tool_result_limit" not in config.model_fields_set:
+                own["tool_result_limit"] = _UNLIMITED
+            agent.context_config = config.model_copy(update=own)  # the caller's may serve other agents
+        for tool in self._tools:
+            if await agent.toolkit.get_tool(tool.name) is None:
+                await agent.toolkit.add_tool(tool)
+        async with aclosing(next_handler(**input_kwargs)) as events:
+            async for event in events:
+                yield event
+
+    async def on_compress_context(
+        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[None]]
+    ) -> None:
+        """Leave the context as it is: views are made when the model is called."""
+
+    async def on_model_call(
+        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[Answer]]
+    ) -> Answer:
+        """Call the model with a view; once more with a smaller one where it is refused as too long."""
+        state, messages = agent.state, input_kwargs["messages"]
+        request = Request(messages, _summary_in(messages, state))
+        session, saved = self._session_of(state), await self._saved(state)
+        shown = await self._conversations.view(request.chats, key=session.name, state=saved)
+
+        async def call(shown: Shown) -> Answer:
+            session.shown = shown
+            await self._save(state, shown)
+            return await next_handler(**{**input_kwargs, "messages": request.messages_of(shown.messages)})
+
+        try:
+            answer = await call(shown)
+        except Exception as error:
+            smaller = await self._conversations.after_refusal(shown, error)
+            await self._save(state, shown)
+            if smaller is None:
+                raise
+            shown = smaller
+            answer = await call(shown)
+        model = input_kwargs["current_model"]
+        if isinstance(answer, AsyncGenerator):
+            return self._counted(answer, model, state, shown)
+        await self._note_usage(answer, model, state, shown)
+        return answer
+
+    # What these are made of
+
+    def _session_of(self, state: AgentState) -> _Session:
+        place, sessions = id(state), self._sessions
+        found = sessions.get(place)
+        if found is None:
+            living = weakref.ref(state, lambda _: sessions.pop(place, None) and None)
+            found = sessions[place] = _Session(living, state.session_id, f"{state.session_id} {new_id()}")
+        return found
+
+    async def _saved(self, state: AgentState) -> Mapping[str, Any]:
+        saved: Mapping[str, Any] = state.middle_context.get(await self.get_middleware_key()) or {}
+        return saved
+
+    async def _save(self, state: AgentState, shown: Shown) -> None:
+        state.middle_context[await self.get_middleware_key()] = shown.state
+
+    async def _counted(
+        self,
+        answer: AsyncGenerator[ChatResponse, None],
+        model: ChatModelBase,
+        state: AgentState,
+        shown: Shown,
+    ) -> AsyncGenerator[ChatResponse, None]:
+        """Yield a streamed answer, and note what it says of tokens."""
+        async with aclosing(answer) as chunks:
+            async for chunk in chunks:
+                if chunk.is_last:
+                    await self._note_usage(chunk, model, state, shown)
+                yield chunk
+
+    async def _note_usage(
+        self, answer: ChatResponse, model: ChatModelBase, state: AgentState, shown: Shown
+    ) -> None:
+        try:
+            await self._conversations.record_usage(shown, _prompt_tokens(answer, model))
+            await self._save(state, shown)
+        except Exception:
+            logger.warning("the tokens that the model reported were not noted", exc_info=True)
+
+    def _tool(self, function: Mapping[str, Any]) -> ToolBase:
+        name = function["name"]
+
+        async def call(_agent_state: AgentState, **arguments: Any) -> ToolChunk:
+            return await self._answer(name, arguments, _agent_state)
+
+        return FunctionTool(
+            call,
+            name=name,
+            description=function["description"],
+            input_schema=function["parameters"],
+            is_read_only=True,
+            is_state_injected=True,
+            permission=PermissionDecision(
+                behavior=PermissionBehavior.ALLOW, message=f"{name} only reads this conversation."
+            ),
+        )
+
+    async def _answer(self, name: str, arguments: dict[str, Any], state: AgentState) -> ToolChunk:
+        """Run a tool for the agent that has this state."""
+        session = self._session_of(state)
+        if session.shown is None:  # the call was saved with the state, and is run by another process
+            request = Request(state.context)
+            saved = await self._saved(state)
+            session.shown = await self._conversations.view(request.chats, key=session.name, state=saved)
+        answer, attached = await self._conversations.run_tool(session.shown, name, arguments)
+        shown = [data_block_of(part) for part in attached["content"]] if attached else []
+        if media := [block for block in shown if block is not None]:
+            return ToolChunk(content=[*media])
+        return ToolChunk(content=[TextBlock(text=answer)])
+
+
+def _summary_in(messages: list[Msg], state: AgentState) -> Msg | None:
+    """Return the message with the summary that AgentScope's own compression wrote, if there is one."""
+    if not state.summary or len(messages) < 2 or any(messages[1] is msg for msg in state.context):
+        return None
+    return messages[1] if messages[1].role == "user" else None
+
+
+def _prompt_tokens(answer: ChatResponse, model: ChatModelBase) -> int | None:
+    usage = answer.usage
+    if usage is None:
+        return None
+    formatter = getattr(model, "formatter", None)
+    if isinstance(formatter, AnthropicChatFormatter | AnthropicMultiAgentFormatter):
+        # In Anthropic's form what is cached is counted apart.
+        cached = (usage.cache_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+        return usage.input_tokens + cached
+    return usage.input_tokens
+
+
+def _asked(model: ChatModelBase) -> AskedModel:
+    async def ask(instructions: str, asked: str) -> Said:
+        answer = await model([SystemMsg("system", instructions), UserMsg("user", asked)])
+        if isinstance(answer, AsyncGenerator):
+            async with aclosing(answer) as chunks:
+                *_, answer = [chunk async for chunk in chunks]  # the last has all
+        if answer.finished_reason == FinishedReason.INTERRUPTED:
+            raise asyncio.CancelledError  # which AgentScope's models keep to themselves
+        text = "".join(block.text for block in answer.content if isinstance(block, TextBlock))
+        usage = answer.usage
+        counts = (_prompt_tokens(answer, model) or 0, usage.output_tokens) if usage else (0, 0)
+        return Said(text, *counts)
+
+    return AskedModel(model.model, ask)
