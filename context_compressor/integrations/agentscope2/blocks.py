@@ -70,7 +70,7 @@ class Request:
         for block in origin.blocks:
             if isinstance(block, ToolCallBlock):
                 self._calls[block.id] = None if block.id in self._calls else origin
-            elif isinstance(block, ToolResultBlock):
+            elif isinstance(block, ToolResultBlock) and block.id in self._calls:  # else it answers none
                 self._results[block.id] = origin
 
     def messages_of(self, view: Sequence[Mapping[str, Any]]) -> list[Msg]:
