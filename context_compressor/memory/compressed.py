@@ -208,7 +208,10 @@ class CompressedMemory(MemoryBase):
         originals: Originals = []
 
         def make(state: MemoryState) -> list[Any]:
-            return shape.finish(self._written(state, shape, originals), said, system)
+            there = [
+                item for ids, piece in originals if any(id in state.known for id in ids) for item in piece
+            ]
+            return shape.finish(self._written(state, shape, originals), there, system)
 
         async def show() -> list[Any]:
             self._tracker.state.shown.set_system(text)

@@ -34,6 +34,11 @@ MAY_RETURN = ""
 """In place of the digest of a message that nobody deleted by hand: where it is gone, it is added again."""
 
 
+Unit = tuple[str, str]
+"""The least of a list that can be deleted and said again, by its digest and the id of its message: an item or
+one of the messages that an item gives."""
+
+
 class Followed(NamedTuple):
     """A piece of the list, as a saved state has it."""
 
@@ -41,6 +46,8 @@ class Followed(NamedTuple):
     """Ids of its messages."""
     digest: str
     """Of what the list said, or `MAY_RETURN`."""
+    units: tuple[Unit, ...] = ()
+    """Of what was deleted in part, or in several parts."""
 
 
 class Synced(NamedTuple):
@@ -56,15 +63,26 @@ class Synced(NamedTuple):
     """The same in every process."""
     answers: bool
     """Whether it is nothing but results of calls."""
-    gone: int = 0
-    """How many of its first items were deleted by hand, before more came to them."""
+    units: tuple[Unit, ...]
 
     @classmethod
-    def of(cls, piece: Piece, ids: Iterable[str]) -> Self:
-        """Return what a piece says, whose messages have these ids."""
+    def of(cls, piece: Piece, ids: Sequence[str]) -> Self:
+        """Return what a piece says, whose units, or else its only message, have these ids."""
         answers = all(msg.role != "assistant" and tool_results(msg) for msg in piece.msgs)
         wires = [without_long_texts(wire) for wire in piece.wires]
-        return cls(wires, piece.markers, tuple(ids), piece.digest, answers)
+        own = ids if len(ids) == len(piece.units) else [ids[0]] * len(piece.units)
+        units = tuple(zip(piece.units, own, strict=True))
+        return cls(wires, piece.markers, tuple(dict.fromkeys(ids)), piece.digest, answers, units)
+
+    @classmethod
+    def gone(cls, saved: Followed) -> Self:
+        """Return what is known of a piece that was deleted, or of which something was."""
+        units = saved.units or tuple((saved.digest, id) for id in saved.ids)
+        return cls([], [], saved.ids, saved.digest, False, units)
+
+    def deleted(self, known: Container[str]) -> list[Unit]:
+        """Return the units that were deleted by hand: their messages are not known any more."""
+        return [(digest, id) for digest, id in self.units if id not in known]
 
     @property
     def speaks(self) -> bool:
@@ -81,6 +99,18 @@ class Piece(NamedTuple):
     """Its items as plain dicts."""
     markers: Markers
     digest: str
+    units: list[str]
+    """The digests of its units: of its messages where they are several, else of its items."""
+
+    @classmethod
+    def of(cls, msgs: list[Msg], wires: list[dict[str, Any]], markers: Markers, form: Form) -> Self:
+        """Return a piece whose messages and items are these."""
+        digest = digest_of(wires)
+        if len(msgs) > 1:
+            units = [digest_of(wires_of(form.write([msg.copy()]))) for msg in msgs]
+        else:
+            units = [digest_of([wire]) for wire in wires] if len(wires) > 1 else [digest]
+        return cls(msgs, wires, markers, digest, units)
 
 
 class _LongText:
@@ -160,7 +190,8 @@ def _without_nulls(value: Any) -> Any:
 def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:
     """Keep the digests of messages that had been deleted by hand: those are not to come back."""
     return [
-        one._replace(digest=MAY_RETURN) if all(id in known for id in one.ids) else one for one in followed
+        one._replace(digest=MAY_RETURN, units=()) if all(id in known for id in one.ids) else one
+        for one in followed
     ]
 
 
@@ -199,7 +230,7 @@ def read_pieces(form: Form, pieces: Sequence[Sequence[Any]]) -> list[Piece]:
         except InvalidMessageError as error:
             raise InvalidMessageError(_moved(str(error), place)) from None
         own = split[0][1] if len(msgs) == len(wires) == 1 and among_of(msgs[0]) is None else []
-        read.append(Piece([set_markers(msg, []) for msg in msgs], wires, own, digest_of(wires)))
+        read.append(Piece.of([set_markers(msg, []) for msg in msgs], wires, own, form))
         place += len(piece)
     return read
 

@@ -71,8 +71,11 @@ class Saved:
     """Texts that could not be stubbed."""
     calibration: SavedBudget | None = None
     summary_place: Annotated[StrictInt, Field(ge=0)] | None = None
-    synced: list[tuple[Text | list[Text], Text]] = field(default_factory=list)
-    """Ids and digests of what came from a list: an id, or those of all messages that one item gave."""
+    synced: list[tuple[Text | list[Text], Text] | tuple[Text | list[Text], Text, list[tuple[Text, Text]]]] = (
+        field(default_factory=list)
+    )
+    """Ids and digests of what came from a list: an id, or those of all messages that one item gave. Behind
+    them, where something of it was deleted, digests and ids of its units."""
     markers: dict[Text, Annotated[Any, AfterValidator(_checked_markers)]] = field(default_factory=dict)
 
 
@@ -126,7 +129,10 @@ def to_saved(
         "blocked": sorted([list(key), list(path)] for key, path in state.blocked),
         "calibration": state.budget.to_dict(),
         "summary_place": state.shown.summary_place,
-        "synced": [[ids[0] if len(ids) == 1 else list(ids), digest] for ids, digest in followed],
+        "synced": [
+            [ids[0] if len(ids) == 1 else list(ids), digest, *([list(map(list, units))] if units else [])]
+            for ids, digest, units in followed
+        ],
         "markers": dict(markers),
     }
     return with_split_pairs(saved)
@@ -156,7 +162,10 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
     state.withheld = saved.withheld
     state.shown.summary_place = saved.summary_place
     followed = unless_known(
-        [Followed((ids,) if isinstance(ids, str) else tuple(ids), digest) for ids, digest in saved.synced],
+        [
+            Followed((ids,) if isinstance(ids, str) else tuple(ids), digest, *map(tuple, units))
+            for ids, digest, *units in saved.synced
+        ],
         saved.tokens,
     )
     if saved.encoding != _encoding_of(counter):

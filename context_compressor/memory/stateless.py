@@ -332,7 +332,7 @@ def _read(
             msg.id, msg.timestamp = f"{digest}-{seen[digest]}" + (f"+{place}" if place else ""), ""
             is_marked = which or has_marker(piece.markers)
             history.append(set_markers(msg, piece.markers) if is_marked else msg)
-        listed.append(Synced.of(piece, (msg.id for msg in msgs))._replace(digest=digest))
+        listed.append(Synced.of(piece, [msg.id for msg in msgs])._replace(digest=digest))
     return history, listed
 
 

@@ -75,8 +75,11 @@ class ListFollower:
 
     def followed(self) -> list[Followed]:
         """Return the messages that came from the list."""
-        known = self._known
-        return known.loaded + [Followed(synced.ids, synced.digest) for synced in known.synced]
+        known, there = self._known, self._tracker.state.known
+        return known.loaded + [
+            Followed(one.ids, one.digest, one.units if len(one.units) > 1 and one.deleted(there) else ())
+            for one in known.synced
+        ]
 
     def ids(self) -> list[tuple[str, ...]]:
         """Return the ids of the messages of each piece of the list, in order."""
@@ -226,35 +229,23 @@ class ListFollower:
     def _without_deleted(
         self, said: Sequence[Piece], outdated: Sequence[Synced], form: Form
     ) -> tuple[list[Synced], list[Msg]]:
-        """Return what the list says as synced, and the messages of it that are to be added: those that were
-        deleted by hand, and that it says again behind a difference, are not to come back.
+        """Return what the list says as synced, and the messages of it that are to be added: what was deleted
+        by hand, and is said again behind a difference or beside one, is not to come back.
         """
-        deleted: dict[str, list[Synced]] = {}
+        deleted: dict[str, list[str]] = {}
         for one in outdated:
-            if not all(id in self._tracker.state.known for id in one.ids):
-                deleted.setdefault(one.digest, []).append(one)
+            for digest, id in one.deleted(self._tracker.state.known):
+                deleted.setdefault(digest, []).append(id)
         synced: list[Synced] = []
         new: list[Msg] = []
-        for place, piece in enumerate(said):
-            gone = self._gone(outdated[0], piece) if outdated and not place else 0
-            if again := deleted.get(piece.digest):
-                synced.append(again.pop(0))
-            elif gone:
-                msgs = form.read(piece.wires[gone:])
-                new += msgs
-                left = [id for id in outdated[0].ids if id not in self._tracker.state.known]
-                synced.append(Synced.of(piece, (*left, *(msg.id for msg in msgs)))._replace(gone=gone))
-            else:
-                new += piece.msgs
-                synced.append(Synced.of(piece, (msg.id for msg in piece.msgs)))
+        for piece in said:
+            again = [deleted[unit].pop(0) if deleted.get(unit) else None for unit in piece.units]
+            msgs = _unless_gone(piece, again, form)
+            own = iter([msg.id for msg in msgs] if len(msgs) > 1 else [msg.id for msg in msgs] * len(again))
+            ids = [next(own) if id is None else id for id in again]
+            synced.append(Synced.of(piece, ids))
+            new += msgs
         return synced, new
-
-    def _gone(self, old: Synced, new: Piece) -> int:
-        """Return how many items of a piece were deleted by hand, where it is one that has become longer."""
-        length = len(old.wires)
-        if length >= len(new.wires) or old.wires != new.wires[:length]:
-            return 0
-        return old.gone if any(id in self._tracker.state.known for id in old.ids) else length
 
     def _refuse_stand_ins(self, said: Sequence[Piece], start: int, form: Form) -> None:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
@@ -291,10 +282,10 @@ class ListFollower:
         gone = [id for synced in known.synced[same:end] for id in synced.ids]
         # Some of what stands behind, or all, may have been deleted from the history.
         behind = [id for synced in known.synced[end:] for id in synced.ids]
-        new = [msg for piece in added for msg in piece.msgs]
+        synced, new = self._without_deleted(added, known.synced[same:end], form)
         async with self._runner.changing() as events:
             await self._tracker.exchange(gone, new, behind, events)
-        known.synced[same:end] = [Synced.of(piece, (msg.id for msg in piece.msgs)) for piece in added]
+        known.synced[same:end] = synced
 
     def _find_behind(self, digests: list[str], synced: list[Synced], same: int) -> tuple[int, int | None]:
         """Return how many messages of a list come before it goes on as it was, and where that was.
@@ -324,7 +315,7 @@ class ListFollower:
         """
         entries = [entry.msg for entry in await self._tracker.history.read() if entry.msg is not None]
         history = {one.ids: one for one in _written(entries, known.loaded, form)}
-        loaded = dict(known.loaded)
+        loaded = {one.ids: one for one in known.loaded}
         digests = [(digest_of(wires), piece) for piece in said if (wires := wires_of(piece)) is not None]
         said_by_digest = dict(digests)
         written = {digest: now for now, piece in digests for digest in digests_of(wires_of(piece))}
@@ -337,15 +328,27 @@ class ListFollower:
                 behind[ids] = [synced]
         last: tuple[str, ...] | None = None
         for ids, saved in loaded.items():
-            digest = written.get(saved, saved)
+            digest = written.get(saved.digest, saved.digest)
             if ids in history:
                 last = ids
             elif left[digest] > 0:  # deleted by hand, and not to come back
                 left[digest] -= 1
                 (piece,) = read_pieces(form, [said_by_digest[digest]])
-                behind.setdefault(last, []).append(Synced.of(piece, ids))
+                own = [id for _, id in saved.units] or list(ids)
+                behind.setdefault(last, []).append(Synced.of(piece, own))
+            elif digest != MAY_RETURN:  # the same, and what is said in its place may hold it
+                behind.setdefault(last, []).append(Synced.gone(saved))
         known.loaded = []
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
+
+
+def _unless_gone(piece: Piece, again: Sequence[str | None], form: Form) -> list[Msg]:
+    """Return the messages of a piece without those units that were deleted by hand."""
+    if not any(again):
+        return piece.msgs
+    if len(piece.msgs) > 1:
+        return [msg for msg, id in zip(piece.msgs, again, strict=True) if id is None]
+    return form.read([wire for wire, id in zip(piece.wires, again, strict=True) if id is None])
 
 
 def _written(messages: Sequence[Msg], loaded: Sequence[Followed], form: Form) -> list[Synced]:
@@ -356,28 +359,27 @@ def _written(messages: Sequence[Msg], loaded: Sequence[Followed], form: Form) ->
         loaded: pieces whose ids are known.
         form: the list's.
     """
-    ids_of = {id: one.ids for one in loaded for id in one.ids}
-    digests = dict(loaded)
+    saved = {id: one for one in loaded for id in one.ids}
     groups: list[list[Msg]] = []
     for msg in messages:
-        ids = ids_of.get(msg.id)
-        is_same = bool(groups) and ids is not None and groups[-1][-1].id in ids
-        joins = bool(groups) and ids is None and form.joins(groups[-1][-1], msg)
+        one = saved.get(msg.id)
+        is_same = bool(groups) and one is not None and groups[-1][-1].id in one.ids
+        joins = bool(groups) and one is None and form.joins(groups[-1][-1], msg)
         if is_same or joins:
             groups[-1].append(msg)
         else:
             groups.append([msg])
     found: list[Synced] = []
     for group in groups:
-        ids = ids_of.get(group[0].id)
-        if ids is not None and len(group) < len(ids):  # others of it were deleted by hand
-            found.append(Synced([], [], ids, digests[ids], False))
+        one = saved.get(group[0].id)
+        if one is not None and len(group) < len(one.ids):  # others of it were deleted by hand
+            found.append(Synced.gone(one))
             continue
         wires = form.write([msg.copy() for msg in group])
         # What takes several pieces to say did not come from there.
         if len(form.pieces(wires)) == 1:
-            piece = Piece(group, wires_of(wires), [], digest_of(wires))
-            found.append(Synced.of(piece, (msg.id for msg in group)))
+            piece = Piece.of(group, wires_of(wires), [], form)
+            found.append(Synced.of(piece, [msg.id for msg in group]))
     return found
 
 

@@ -26,7 +26,7 @@ class MessageTable:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self.tokens
 
     @property

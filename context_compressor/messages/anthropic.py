@@ -8,13 +8,14 @@ says: reading makes two messages of it, writing joins them again. What blocks ca
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any, Final
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.messages.foreign import refuse_foreign
-from context_compressor.messages.media import source_of
+from context_compressor.messages.foreign import in_common, refuse_foreign, refuse_foreign_part, told
+from context_compressor.messages.media import source_of, url_of
 from context_compressor.messages.msg import Block, Msg, Role, copy_json
 from context_compressor.messages.wire import (
     REMARK,
@@ -23,6 +24,7 @@ from context_compressor.messages.wire import (
     as_list,
     assemble,
     check_messages,
+    form_name_of,
     get,
     plain,
     remark_of,
@@ -36,6 +38,7 @@ OPENING = "[The conversation goes on.]"
 MAX_CACHE_MARKS = 4
 """Breakpoints of the prompt cache in one request (Anthropic, "Prompt caching"); more are refused."""
 
+_THOUGHTS = ("thinking", "redacted_thinking")
 _ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _KEYS = {
     "text": ("type", "text"),
@@ -43,6 +46,13 @@ _KEYS = {
     "tool_use": ("type", "id", "name", "input"),
 }
 """Keys of blocks that are ours; what else a block has stands in its remark."""
+_KINDS = frozenset(
+    {
+        *("document", "search_result", "container_upload", "tool_reference", "browser_state"),
+        *("redacted_thinking", "server_tool_use", "mcp_tool_use"),
+    }
+)
+"""Kinds of blocks that are Anthropic's whoever has read them: others write them in chat dicts, too."""
 _RESULT_KEYS = ("type", "tool_use_id", "content", "is_error")
 _STRINGS = {"text": ("text",), "thinking": ("thinking",), "tool_use": ("id", "name")}
 _JOINED = "joined"
@@ -68,8 +78,10 @@ def from_anthropic(messages: Iterable[Any]) -> list[Msg]:
     return result
 
 
-def read_message(message: object, tool_names: dict[str, str]) -> list[Msg]:
+def read_message(message: object, tool_names: dict[str, str], form: str = OF) -> list[Msg]:
     """Return what one message says; names of tools are looked up, and noted, by the ids of calls.
+
+    `form`: that of the list in which it stands; chat dicts may hold parts of their own beside blocks.
 
     Raises:
         InvalidMessageError: it is malformed; the text begins with the field.
@@ -77,7 +89,7 @@ def read_message(message: object, tool_names: dict[str, str]) -> list[Msg]:
     data = as_dict(message)
     if data is None:
         raise wrong("message", "a dict", message)
-    refuse_foreign(data, "anthropic")
+    refuse_foreign(data, form)
     role, content = data.get("role"), data.get("content")
     if role not in _ROLES:
         raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
@@ -88,7 +100,7 @@ def read_message(message: object, tool_names: dict[str, str]) -> list[Msg]:
         return [Msg(role, content, role, _remark(noted, always=is_instruction))]
     if not isinstance(content, list | tuple):
         raise wrong("content", "a string or a list of blocks", content)
-    blocks = [_read_block(part, f"content[{n}]", tool_names) for n, part in enumerate(content)]
+    blocks = [_read_block(part, f"content[{n}]", tool_names, form) for n, part in enumerate(content)]
     if role != "user":
         return [Msg(role, blocks, role, _remark(noted, always=is_instruction))]
     results = [block for block in blocks if block.get("type") == "tool_result"]
@@ -104,19 +116,22 @@ def _remark(noted: dict[str, Any], *, always: bool = False) -> dict[str, Any] | 
     return {REMARK: {"of": OF, **noted}} if noted or always else None
 
 
-def _read_block(part: object, path: str, tool_names: dict[str, str]) -> Block:
+def _read_block(part: object, path: str, tool_names: dict[str, str], form: str) -> Block:
     found = as_dict(part)
     if found is None:
         raise wrong(path, "a dict", part)
-    refuse_foreign(found, "anthropic", f"{path}: ")
+    refuse_foreign_part(found, form, path)
     data: dict[str, Any] = plain(dict(found), path)
     kind = data.get("type")
     if not isinstance(kind, str | None):
         raise wrong(f"{path}.type", "a string", kind)
     if kind == "tool_result":
-        return _read_result(data, path, tool_names)
+        return _read_result(data, path, tool_names, form)
+    if kind == "image" and REMARK not in data and url_of(_source_of(data)) is not None:
+        return data
     if kind not in _KEYS:
-        return {"type": WRAPPED, WRAPPED: data} if REMARK in data or kind in (None, WRAPPED) else data
+        is_clear = REMARK not in data and kind not in (None, WRAPPED)
+        return {**(data if is_clear else {"type": WRAPPED, WRAPPED: data}), REMARK: {"of": OF}}
     for key in _STRINGS[kind]:
         if not isinstance(data.get(key), str):
             raise wrong(f"{path}.{key}", "a string", data.get(key))
@@ -128,13 +143,18 @@ def _read_block(part: object, path: str, tool_names: dict[str, str]) -> Block:
     return {key: data[key] for key in _KEYS[kind]} | (_remark(noted) or {})
 
 
-def _read_result(data: dict[str, Any], path: str, tool_names: dict[str, str]) -> Block:
+def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
+    source = block.get("source")
+    return source if isinstance(source, dict) else {}
+
+
+def _read_result(data: dict[str, Any], path: str, tool_names: dict[str, str], form: str) -> Block:
     call_id, content = data.get("tool_use_id"), data.get("content")
     if not isinstance(call_id, str):
         raise wrong(f"{path}.tool_use_id", "a string", call_id)
     output: Any = content
     if isinstance(content, list):
-        output = [_read_block(part, f"{path}.content[{n}]", {}) for n, part in enumerate(content)]
+        output = [_read_block(part, f"{path}.content[{n}]", {}, form) for n, part in enumerate(content)]
     elif content is None:
         output = ""
     elif not isinstance(content, str):
@@ -173,68 +193,148 @@ def write_messages(messages: Sequence[Msg]) -> list[Any]:
 
 
 def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[Any]:
-    """Return a request's messages with what only the whole can say: who opens, how many cache marks, and that
-    a turn which began with thoughts still does.
+    """Return a request's messages with what only the whole can say.
 
     Args:
         written: the messages.
         said: the list that they are a view of.
         system: what the request has as `system`, which may bear cache marks.
     """
-    if written and get(written[0], "role") == "assistant":
-        written = [{"role": "user", "content": OPENING}, *written]
-    for place, (wire, behind) in enumerate(pairwise(written)):
-        if get(wire, "role") == "system" and get(behind, "role") != "assistant":
-            written[place] = {**(as_dict(wire) or {}), "role": "user"}
-    thoughts, place = opening_thoughts(said), _open_turn(written)
-    if thoughts and place < len(written) and not _thoughts_of(written[place]):
-        wire = copy_json(as_dict(written[place]) or {})
-        if isinstance(wire.get("content"), list):
-            written[place] = {**wire, "content": [*copy_json(thoughts), *wire["content"]]}
-    places = [place for place, wire in enumerate(written) for _ in range(count_marks(wire))]
-    too_many = len(places) - MAX_CACHE_MARKS + count_marks({"content": system})
-    for place in dict.fromkeys(places[: max(0, too_many)]):
-        written[place], too_many = _without_marks(written[place], too_many)
-    return written
+    shown = [filled for wire in written if (filled := _without_blanks(wire)) is not None]
+    opened = _with_opening(_with_system_in_place(shown))
+    return _with_few_marks(_with_thoughts(opened, said), MAX_CACHE_MARKS - count_marks({"content": system}))
 
 
 def beside(said: Sequence[Any]) -> str:
     """Return what `as_accepted` may put beside a view of a list."""
-    thoughts = opening_thoughts(said)
-    return OPENING + (json.dumps(thoughts, ensure_ascii=False) if thoughts else "")
+    thoughts = [json.dumps(one, ensure_ascii=False) for one in _thoughts_to_lend(said).values()]
+    return OPENING + max(thoughts, key=len, default="")
 
 
-def opening_thoughts(said: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the thoughts with which the turn at the end of a list begins, where what follows has none.
+def _without_blanks(wire: Any) -> Any:
+    """Return a message without blank texts, and without thoughts at its end, which are refused; None where
+    nothing is left.
+    """
+    content = get(wire, "content")
+    if not isinstance(content, list | tuple):
+        return wire if content and content.strip() else None
+    parts = [part for part in map(_result_without_blanks, content) if not _is_blank(part)]
+    while get(wire, "role") == "assistant" and parts and get(parts[-1], "type") in _THOUGHTS:
+        parts.pop()
+    if len(parts) == len(content) and all(map(operator.is_, parts, content)):
+        return wire if parts else None
+    return {**(as_dict(wire) or {}), "content": parts} if parts else None
+
+
+def _is_blank(part: Any) -> bool:
+    return get(part, "type") == "text" and not str(get(part, "text")).strip()
+
+
+def _result_without_blanks(part: Any) -> Any:
+    content = get(part, "content") if get(part, "type") == "tool_result" else None
+    if not isinstance(content, list | tuple) or not any(map(_is_blank, content)):
+        return part
+    return {**(as_dict(part) or {}), "content": [inner for inner in content if not _is_blank(inner)]}
+
+
+def _with_system_in_place(written: Sequence[Any]) -> list[Any]:
+    """Return messages in which a system message that is refused where it stands is the user's.
+
+    It may follow the user, or a tool that Anthropic runs, and comes before the assistant or at the end. One
+    at the end can become the user's later, in a list which the API refuses itself: a user's follows it there.
+    """
+    placed: list[Any] = []
+    for wire, behind in zip(written, [*written[1:], None], strict=False):
+        if get(wire, "role") == "system":
+            follows = placed and (get(placed[-1], "role") == "user" or _calls_hosted(placed[-1]))
+            if not follows or get(behind, "role") not in ("assistant", None):
+                wire = {**(as_dict(wire) or {}), "role": "user"}
+        placed.append(wire)
+    return placed
+
+
+def _with_opening(written: list[Any]) -> list[Any]:
+    """Return messages that the user opens."""
+    opens = written and get(written[0], "role") == "assistant"
+    return [{"role": "user", "content": OPENING}, *written] if opens else written
+
+
+def _with_thoughts(written: list[Any], said: Sequence[Any]) -> list[Any]:
+    """Return messages in which a turn whose beginning left the view begins with the thoughts it began with.
 
     With thinking enabled the last run of calls and results must begin with a thought, be it that those before
     left ("a final `assistant` message must start with a thinking block"). Models that think once a turn, and
-    not before each call, have it at its beginning alone.
+    not before each call, have it at its beginning alone. The turn keeps them when it is over: what was sent
+    stays. Turns leave from the front, so the last that lacks its beginning is the only one that was last.
     """
-    start = _open_turn(said)
-    turn = [message for message in said[start:] if get(message, "role") == "assistant"]
-    return _thoughts_of(turn[0]) if len(turn) > 1 and not all(map(_thoughts_of, turn)) else []
+    lent = _thoughts_to_lend(said)
+    for first, *_ in reversed([*_turns(written)]) if lent else ():
+        calls = [str(get(part, "id")) for part in _parts_of(written[first], "tool_use")]
+        thoughts = next((lent[call] for call in calls if call in lent), None)
+        if thoughts is not None and not _begins_with_thoughts(written[first]):
+            wire = as_dict(written[first]) or {}
+            mended = {**wire, "content": [*copy_json(thoughts), *wire["content"]]}
+            return [*written[:first], mended, *written[first + 1 :]]
+    return written
 
 
-def _open_turn(messages: Sequence[Any]) -> int:
-    """Return where the last run of the assistant's messages and results of its calls begins."""
-    start = len(messages)
-    while start and (get(messages[start - 1], "role") == "assistant" or _is_result(messages[start - 1])):
-        start -= 1
-    return start
+def _thoughts_to_lend(said: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return, by the ids of calls before which nothing was thought, the thoughts that begin their turn."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for first, *others in _turns(said):
+        if not others or not _begins_with_thoughts(said[first]):
+            continue
+        thoughts = _thoughts_of(said[first])
+        for message in (said[place] for place in others):
+            if not _begins_with_thoughts(message):
+                found |= {str(get(part, "id")): thoughts for part in _parts_of(message, "tool_use")}
+    return found
 
 
-def _is_result(message: Any) -> bool:
+def _turns(messages: Sequence[Any]) -> Iterator[list[int]]:
+    """Yield where the assistant's messages stand, turn by turn: all up to where the user brings no result."""
+    turn: list[int] = []
+    for place, message in enumerate(messages):
+        role = get(message, "role")
+        if role == "assistant":
+            turn.append(place)
+        elif turn and role == "user" and not _parts_of(message, "tool_result"):
+            yield turn
+            turn = []
+    if turn:
+        yield turn
+
+
+def _parts_of(message: Any, kind: str) -> list[Any]:
     content = get(message, "content")
-    return isinstance(content, list | tuple) and all(get(part, "type") == "tool_result" for part in content)
+    parts = content if isinstance(content, list | tuple) else ()
+    return [part for part in parts if get(part, "type") == kind]
+
+
+def _calls_hosted(message: Any) -> bool:
+    return get(message, "role") == "assistant" and bool(_parts_of(message, "server_tool_use"))
+
+
+def _begins_with_thoughts(message: Any) -> bool:
+    content = get(message, "content")
+    return isinstance(content, list | tuple) and get(next(iter(content), None), "type") in _THOUGHTS
 
 
 def _thoughts_of(message: Any) -> list[dict[str, Any]]:
     """Return the thoughts with which a message begins."""
     content = get(message, "content")
     parts = content if isinstance(content, list | tuple) else ()
-    found = takewhile(lambda part: get(part, "type") in ("thinking", "redacted_thinking"), parts)
+    found = takewhile(lambda part: get(part, "type") in _THOUGHTS, parts)
     return [plain(dict(as_dict(part) or {}), "") for part in found]
+
+
+def _with_few_marks(written: list[Any], most: int) -> list[Any]:
+    """Return messages with the last cache marks, at most so many."""
+    places = [place for place, wire in enumerate(written) for _ in range(count_marks(wire))]
+    too_many = len(places) - most
+    for place in dict.fromkeys(places[: max(0, too_many)]):
+        written[place], too_many = _without_marks(written[place], too_many)
+    return written
 
 
 def count_marks(value: Any) -> int:
@@ -297,35 +397,48 @@ def _write(group: Sequence[Msg]) -> dict[str, Any] | None:
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     ordered = blocks if role == "assistant" else [*results, *others]
-    content = [part for block in ordered if (part := _write_block(block)) is not None]
+    content = [part for block in ordered if (part := _write_block(block, role)) is not None]
     if blocks and not content:
         return None
     return assemble({"role": role, "content": content}, noted)
 
 
-def _write_block(block: Block) -> dict[str, Any] | None:
-    kind, noted = block.get("type"), remark_of(block, OF)
-    if kind == WRAPPED and isinstance(block.get(WRAPPED), Mapping):
-        return dict(copy_json(block[WRAPPED]))
+def _write_block(block: Block, role: str) -> dict[str, Any] | None:
+    noted = remark_of(block, OF)
+    if not noted:
+        block = in_common(block)
+    kind = block.get("type")
     if kind == "tool_result":
         return _write_result(block, noted)
     if kind == "thinking" and not noted:
         return None
-    if kind == "text" and not block["text"].strip() and not noted:
-        return None
-    if kind == "file" and isinstance(block.get("file"), Mapping):  # as chat dicts have it
-        source = source_of(str(block["file"].get("file_data") or ""))
-        return {"type": "document", "source": source} if source["type"] == "base64" else None
     if kind in _KEYS:
         return assemble({key: copy_json(block[key]) for key in _KEYS[str(kind)]}, noted)
-    return {key: copy_json(value) for key, value in block.items() if key != REMARK}
+    if noted and kind == WRAPPED:
+        return dict(copy_json(block[WRAPPED]))
+    if noted or (form_name_of(block) is None and _is_known(str(kind))):
+        return {key: copy_json(value) for key, value in block.items() if key != REMARK}
+    source = _source_of(block)
+    if kind == "file" and isinstance(block.get("file"), Mapping):  # as chat dicts have it
+        source = source_of(str(block["file"].get("file_data") or ""))
+        if role == "user" and source.get("media_type") == "application/pdf":
+            return {"type": "document", "source": source}
+    elif kind == "image" and role == "user" and url_of(source) is not None:
+        # How finely to look at it is for OpenAI alone.
+        held = {"source": {key: value for key, value in source.items() if key != "detail"}}
+        return {key: copy_json(held.get(key, value)) for key, value in block.items() if key != REMARK}
+    return {"type": "text", "text": told(block)}
+
+
+def _is_known(kind: str) -> bool:
+    return kind in _KINDS or kind.endswith("_tool_result")
 
 
 def _write_result(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:
     output, form = block["output"], noted.get("content")
     fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": block["id"]}
     if output != "" or form in (None, "empty"):
-        inner = output if isinstance(output, str) else [_write_block(part) for part in output]
+        inner = output if isinstance(output, str) else [_write_block(part, "user") for part in output]
         fields["content"] = inner if isinstance(inner, str) else [part for part in inner if part is not None]
     elif form == "null":
         fields["content"] = None

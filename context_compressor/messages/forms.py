@@ -40,7 +40,7 @@ class Form:
         pieces: cuts a list into what can be read by itself, mostly each item alone.
         joins: tells whether two messages, one behind the other, are one in this shape.
         finish: returns what is sent, for rules that hold for the whole of it: is given a view in this shape,
-            the list that it is of, and what the request carries as `system`.
+            what the history has of the list that it is of, and what the request carries as `system`.
         beside: returns, for a list, what `finish` may put beside it, to be counted.
     """
 
@@ -60,7 +60,10 @@ FormName = Literal["chat", "responses", "anthropic"]
 FORMS: dict[str, Form] = {
     "chat": Form(from_openai, to_openai, joins=_join_among_chat),
     "responses": Form(
-        responses.from_responses, responses.to_responses, lambda items: list(responses.runs(items))
+        responses.from_responses,
+        responses.to_responses,
+        lambda items: list(responses.runs(items)),
+        finish=responses.as_accepted,
     ),
     "anthropic": Form(
         anthropic.from_anthropic,

@@ -7,13 +7,14 @@ nothing has to change.
 from __future__ import annotations
 
 import json
+import operator
 from typing import Any
 
 from context_compressor.messages.chat.blocks import block_to_part
 from context_compressor.messages.msg import Block, Msg, copy_json, tool_calls
+from context_compressor.messages.responses import answer_of
 from context_compressor.messages.wire import (
     among_of,
-    answer_of,
     content_form,
     extra_of,
     form_name_of,
@@ -27,6 +28,9 @@ from context_compressor.messages.wire import (
 
 MISSING_RESULT = "[No result was recorded for this call.]"
 """Output of the placeholder that answers a call whose result never came."""
+
+NO_OUTPUT = "[No output.]"
+"""Output of a call that failed and printed nothing."""
 
 UNNAMED_TOOL = "unnamed_tool"
 """Stands for the name of a tool that was called without one."""
@@ -64,7 +68,7 @@ def _is_blank(block: Block) -> bool:
     typeless = kind is None or form_of(block) == "typeless"
     if typeless and not any(value for key, value in block_to_part(block).items() if key != "type"):
         return True
-    return kind == "thinking" or _is_field(block, "refusal")
+    return kind in ("thinking", "redacted_thinking") or _is_field(block, "refusal")
 
 
 def _is_field(block: Block, kind: str) -> bool:
@@ -148,16 +152,27 @@ def without_empty_calls(msg: Msg) -> Msg:
 
 
 def with_result_content(msg: Msg, results: list[Block]) -> Msg:
-    """Return a result message whose content is a text where the wire would show null or an empty list.
+    """Return a result message whose content is a text where the wire would show null or an empty list, and
+    says something where it is an error (Anthropic).
 
     `results` are its own, as they are to be shown.
     """
     is_null = content_form(msg) == "null" and not is_legacy_result(msg)
-    empty = [block for block in results if block["output"] == [] and form_name_of(block) is None]
-    if not is_null and not empty:
+    shown = [_with_output(block) for block in results]
+    if not is_null and all(map(operator.is_, shown, results)):
         return msg
-    other = without_content_form(msg) if is_null else msg
-    return with_content(other, [{**block, "output": ""} if block in empty else block for block in results])
+    return with_content(without_content_form(msg) if is_null else msg, shown)
+
+
+def _with_output(block: Block) -> Block:
+    output = block["output"]
+    if block.get("is_error") and not (output.strip() if isinstance(output, str) else _says_something(output)):
+        return {**block, "output": NO_OUTPUT}
+    return {**block, "output": ""} if output == [] and form_name_of(block) is None else block
+
+
+def _says_something(output: list[Block]) -> bool:
+    return any(part.get("type") != "text" or str(part.get("text")).strip() for part in output)
 
 
 def wrapped_arguments(block: Block) -> Block:

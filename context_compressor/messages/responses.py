@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.messages.foreign import refuse_foreign
+from context_compressor.messages.foreign import ITEM, in_common, refuse_foreign, refuse_foreign_part, told
 from context_compressor.messages.media import source_of, url_of
 from context_compressor.messages.msg import Block, Msg, Role, copy_json
 from context_compressor.messages.wire import (
@@ -37,10 +37,19 @@ OF: Final = "responses"
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 _CALL_KEYS = ("type", "call_id", "name", "arguments")
 _CUSTOM_KEYS = ("type", "call_id", "name", "input")
+_OUTPUTS = {
+    **{f"{tool}_call": f"{tool}_call_output" for tool in ("function", "custom_tool", "computer")},
+    **{f"{tool}_call": f"{tool}_call_output" for tool in ("local_shell", "shell", "apply_patch")},
+    "tool_search_call": "tool_search_output",
+}
+"""The calls that a client answers, and the kinds of what it answers them with."""
+_PIXEL = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
+"""Stands for a screenshot that never came."""
 _SAID = "said"
 """Marks the first block of a message item, those that follow it belong to the same."""
-_ITEM = "responses_item"
-"""Type of the block of an item that is carried along."""
 
 
 def from_responses(items: Iterable[Any]) -> list[Msg]:
@@ -118,6 +127,8 @@ def _read_run(run: Sequence[Any], place: int, tool_names: dict[str, str]) -> Msg
             if data is None:
                 raise wrong("item", "a dict", item)
             refuse_foreign(data, OF)
+            if not isinstance(data.get("type"), str | None):
+                raise wrong("type", "a string", data["type"])
             kind = _kind_of(data)
             if kind == "message":
                 msg = _read_said(data)
@@ -143,8 +154,6 @@ def _read_said(data: dict[str, Any]) -> Msg:
     if role not in _ROLES:
         mend = "; a tool's result is an item of its own here, function_call_output" if role == "tool" else ""
         raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}{mend}")
-    if data.get("tool_calls"):
-        raise InvalidMessageError("tool_calls: a call is an item of its own here; this is a chat dict")
     kind: Role = "system" if role == "developer" else role
     noted = remember(data, ("role", "content"), ("role", "content"), "")
     if role == "developer":
@@ -160,7 +169,7 @@ def _read_said(data: dict[str, Any]) -> Msg:
     if role != "assistant":
         return Msg(kind, blocks, kind, _remark(noted))
     if not blocks:  # nothing that could bear the remark
-        return Msg(kind, [{"type": _ITEM, _ITEM: plain(dict(data), "")}], kind)
+        blocks = [{"type": "text", "text": "", REMARK: {"of": OF, "content": "empty"}}]
     first = dict(blocks[0].get(REMARK) or {"of": OF})
     blocks[0] = {**blocks[0], REMARK: {**first, _SAID: "parts", "item": noted}}
     return Msg(kind, blocks, kind)
@@ -173,18 +182,16 @@ def _remark(noted: dict[str, Any]) -> dict[str, Any] | None:
 _TEXTS = ("input_text", "output_text", "text")
 _PRINTED = ("stdout", "stderr")
 _SCREENSHOT = "computer_screenshot"
-_FILE_KEYS = ("filename", "file_data")
+_FILE_KEYS = ("filename", "file_data", "file_id")
 
 
 def _read_part(part: object, path: str) -> Block:
     found = as_dict(part)
     if found is None:
         raise wrong(path, "a dict", part)
-    refuse_foreign(found, OF, f"{path}: ")
+    refuse_foreign_part(found, OF, path)
     data: dict[str, Any] = plain(dict(found), path)
     kind = data.get("type")
-    if kind in ("tool_use", "tool_result"):
-        raise InvalidMessageError(f"{path}.type: {kind!r} is of Anthropic's Messages (form='anthropic')")
     if kind in _TEXTS:
         if not isinstance(data.get("text"), str):
             raise wrong(f"{path}.text", "a string", data.get("text"))
@@ -197,30 +204,39 @@ def _read_part(part: object, path: str) -> Block:
         file = {key: data[key] for key in _FILE_KEYS if key in data}
         noted = {"part": kind} | remember(data, ("type", *file), ("type", *file), f"{path}.")
         return {"type": "file", "file": file, REMARK: {"of": OF, **noted}}
-    return {"type": WRAPPED, WRAPPED: data}
+    return {"type": WRAPPED, WRAPPED: data, REMARK: {"of": OF}}
 
 
 def _write_part(block: Block, role: str, *, is_output: bool = False) -> dict[str, Any]:
-    noted, kind = remark_of(block, OF), block.get("type")
-    part = noted.get("part")
-    if kind == WRAPPED and isinstance(held := block.get(WRAPPED), Mapping):
+    noted = remark_of(block, OF)
+    if noted and block.get("type") == WRAPPED:
+        held = block[WRAPPED]
         if held.get("type") == _SCREENSHOT and not is_output:  # its call is gone
             image = {key: held[key] for key in ("image_url", "file_id") if held.get(key) is not None}
             return {"type": "input_image", **image, "detail": "auto"}
         return dict(copy_json(held))
+    if not noted:
+        block = in_common(block)
+    kind, file = block.get("type"), block.get("file")
     if kind == "text":
+        part = noted.get("part")
         if part not in _TEXTS:
-            part, noted = "output_text" if role == "assistant" else "input_text", {}
+            part, noted = _kind_of_text(role), {}
         return assemble({"type": part, "text": block["text"]}, noted)
-    source, file = block.get("source"), block.get("file")
-    url = url_of(source) if isinstance(source, dict) else None
-    if url is not None and kind == "image":
+    url = url_of(block["source"]) if isinstance(block.get("source"), dict) else None
+    may_show = bool(noted) or role != "assistant"
+    if kind == "image" and url is not None and may_show:
         return assemble({"type": "input_image", "image_url": url}, noted)
-    if kind == "file" and isinstance(file, dict) and "file_data" in file:
-        return assemble(
-            {"type": "input_file", **{key: file[key] for key in _FILE_KEYS if key in file}}, noted
-        )
-    return {key: copy_json(value) for key, value in block.items() if key != REMARK}
+    if kind == "file" and isinstance(file, dict) and {"file_data", "file_id"} & file.keys() and may_show:
+        held = {key: file[key] for key in _FILE_KEYS if key in file}
+        return assemble({"type": "input_file", **held}, noted)
+    if kind == "refusal" and role == "assistant" and isinstance(block.get("refusal"), str):
+        return {"type": "refusal", "refusal": block["refusal"]}
+    return {"type": _kind_of_text(role), "text": told(block)}
+
+
+def _kind_of_text(role: str) -> str:
+    return "output_text" if role == "assistant" else "input_text"
 
 
 # Calls and their outputs
@@ -241,7 +257,7 @@ def _read_item(data: dict[str, Any], kind: str, tool_names: dict[str, str]) -> B
     if not (isinstance(call_id, str) and kind.endswith("_call")):
         if kind in ("function_call", "custom_tool_call"):
             raise wrong("call_id", "a string", call_id)
-        return {"type": _ITEM, _ITEM: data}
+        return {"type": ITEM, ITEM: data}
     block: Block = {"type": "tool_use", "id": call_id}
     if kind in ("function_call", "custom_tool_call"):
         keys = _CALL_KEYS if kind == "function_call" else _CUSTOM_KEYS
@@ -306,6 +322,17 @@ def to_responses(messages: Iterable[Msg]) -> list[Any]:
     return [item for msg in check_messages(messages) for item in _write_message(msg)]
 
 
+def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[Any]:  # noqa: ARG001
+    """Return a request's items with what only a view needs: no message has an empty list of parts."""
+    blank = {"type": "output_text", "text": "", "annotations": []}
+    return [
+        {**(as_dict(item) or {}), "content": [dict(blank)]}
+        if get(item, "content") == [] and get(item, "role") == "assistant"
+        else item
+        for item in written
+    ]
+
+
 def _write_message(msg: Msg) -> Iterator[dict[str, Any]]:
     noted = remark_of(msg.metadata, OF)
     role: str = noted.get("role") or msg.role
@@ -315,7 +342,8 @@ def _write_message(msg: Msg) -> Iterator[dict[str, Any]]:
     if role == "assistant":
         yield from _write_run(others)
     for block in results:
-        yield _write_output(block)
+        if not _is_unsaid(block):
+            yield _write_output(block)
     if role == "assistant" or (results and not others):
         return
     if isinstance(msg.content, str):
@@ -329,18 +357,20 @@ def _write_run(blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
     for block in blocks:
         kind, noted = block.get("type"), remark_of(block, OF)
         is_drawn = noted.get("part") == "image_generation_call" and kind == "image"
-        if said and (_SAID in noted or is_drawn or kind in ("thinking", "tool_use", _ITEM)):
+        if said and (
+            _SAID in noted or is_drawn or kind in ("thinking", "redacted_thinking", "tool_use", ITEM)
+        ):
             yield _write_said(said)
             said = []
-        if kind == "thinking":
+        if kind in ("thinking", "redacted_thinking"):
             if noted:  # else another provider's, which none takes back
                 yield dict(copy_json(noted["extra"]))
         elif kind == "tool_use":
             yield _write_call(block, noted)
         elif is_drawn:
             yield assemble({"type": noted["part"], "result": block["source"].get("data")}, noted)
-        elif kind == _ITEM and isinstance(block.get(_ITEM), Mapping):
-            yield dict(copy_json(block[_ITEM]))
+        elif kind == ITEM and isinstance(block.get(ITEM), Mapping):
+            yield dict(copy_json(block[ITEM]))
         else:
             said.append(block)
     if said:
@@ -353,7 +383,8 @@ def _write_said(blocks: Sequence[Block]) -> dict[str, Any]:
         return assemble({"role": "assistant", "content": blocks[0]["text"]}, noted)
     if _SAID not in noted and len(blocks) == 1 and blocks[0].get("type") == "text":
         return {"role": "assistant", "content": blocks[0]["text"]}
-    parts = [_write_part(block, "assistant") for block in blocks]
+    is_empty = noted.get("content") == "empty" and not any(block.get("text") for block in blocks)
+    parts = [] if is_empty else [_write_part(block, "assistant") for block in blocks]
     return assemble({"role": "assistant", "content": parts}, noted.get("item", {}))
 
 
@@ -370,6 +401,30 @@ def _write_call(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:
     return assemble({"type": kind, "call_id": block["id"], **said}, noted)
 
 
+def answer_of(call: Block) -> dict[str, Any]:
+    """Return what a result of our own needs to be of the kind that a call asks for.
+
+    Where that kind is not known none is written: what answers a call that is new is for its client to say.
+    """
+    kind = remark_of(call, OF).get("part")
+    if kind is None:
+        return {}
+    remark = {"of": OF, "made": "yes"} | ({"part": _OUTPUTS[kind]} if kind in _OUTPUTS else {})
+    if kind == "computer_call":  # nothing but an image may stand there
+        shot = {"type": _SCREENSHOT, "image_url": _PIXEL}
+        return {
+            "output": [{"type": WRAPPED, WRAPPED: shot, REMARK: {"of": OF}}],
+            REMARK: {**remark, "content": "dict"},
+        }
+    return {REMARK: remark}
+
+
+def _is_unsaid(block: Block) -> bool:
+    """Tell whether a result is of our own, for a call that nothing known here answers."""
+    noted = remark_of(block, OF)
+    return "made" in noted and "part" not in noted
+
+
 def _write_output(block: Block) -> dict[str, Any]:
     noted, output = remark_of(block, OF), block["output"]
     kind = noted.get("part") or "function_call_output"
@@ -377,10 +432,10 @@ def _write_output(block: Block) -> dict[str, Any]:
     form = noted.get("content")
     if output == "" and form in ("null", "absent"):
         fields |= {} if form == "absent" else {"output": None}
+    elif noted.get("made") and isinstance(output, str):
+        fields |= _made(kind, output)
     elif isinstance(output, str):
         fields["output"] = output or ([] if kind == "shell_call_output" else "")
-        if noted.get("made"):
-            fields |= _made(kind, output)
     elif form == "dict" and len(output) == 1 and output[0].get("type") == WRAPPED:
         fields["output"] = _write_part(output[0], "user", is_output=True)
     else:
@@ -397,7 +452,9 @@ def _write_output_part(block: Block) -> dict[str, Any]:
 
 
 def _made(kind: str, text: str) -> dict[str, Any]:
-    """Return what an output of our own, which stands for one that never came, has beside its text."""
+    """Return what an output of our own, which stands for one that never came, says beside its call."""
+    if kind == "tool_search_output":
+        return {"execution": "client", "status": "completed", "tools": []}
     if kind == "shell_call_output":
         return {"output": [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}]}
-    return {"status": "failed"} if kind == "apply_patch_call_output" else {}
+    return {"output": text} | ({"status": "failed"} if kind == "apply_patch_call_output" else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Final
@@ -19,17 +20,14 @@ dict, in a block about that block's call or part. A JSON-like dict, absent when 
 WRAPPED = "openai_part"
 """Type of the block that holds a part which, unwrapped, would be taken for something else."""
 
-_PIXEL = (
-    "data:image/png;base64,"
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
-)
-"""Stands for a screenshot that never came."""
-
 MARKERS: Final = "markers"
 
 MAX_DEPTH: Final = 100
 """How deep JSON data may nest. Fixed, because what recursion bears depends on the caller's stack, and the
 same message must read the same way everywhere."""
+
+_FIELD = re.compile(r"[^.\[]*(?:\[\d+\](?=\.))?")
+"""The beginning of a path: a field, and the place in it where more follows."""
 
 MISSING: Final = object()
 """Stands for a key that is not there, where None means null."""
@@ -145,21 +143,28 @@ def plain(value: Any, path: str, depth: int = MAX_DEPTH) -> Any:
     if kind in SCALARS:
         return value
     if depth == 0:
-        raise InvalidMessageError(f"{path}: nested more than {MAX_DEPTH} deep")
+        field = found[0] if (found := _FIELD.match(path)) else ""
+        raise InvalidMessageError(f"{field or 'item'}: nested more than {MAX_DEPTH} deep")
     if kind is dict:
         for key in value:
             if not isinstance(key, str):
-                raise wrong(path, "keys that are strings", key)
-        return {key: plain(item, path, depth - 1) for key, item in value.items()}
+                raise wrong(path or "item", "keys that are strings", key)
+        return {
+            key: item if type(item) in SCALARS else plain(item, f"{path}.{key}" if path else key, depth - 1)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [plain(item, path, depth - 1) for item in value]
+        return [
+            item if type(item) in SCALARS else plain(item, f"{path}[{number}]", depth - 1)
+            for number, item in enumerate(value)
+        ]
     if isinstance(value, str):  # a subclass: an enum, mostly
         return str.__str__(value)
     if isinstance(value, int | float):
         return int(value) if isinstance(value, int) else float(value)
     data = as_dict(value)
     if data is None:
-        raise wrong(path, "JSON data", value)
+        raise wrong(path or "item", "JSON data", value)
     return plain(dict(data), path, depth)
 
 
@@ -371,16 +376,6 @@ def among_of(msg: Msg) -> dict[str, Any] | None:
     name = form_name_of(msg.metadata)
     remark = {} if name is None else remark_of(msg.metadata, name)
     return {REMARK: {key: remark[key] for key in ("of", "among")}} if "among" in remark else None
-
-
-def answer_of(call: Block) -> dict[str, Any]:
-    """Return what a result of our own needs to be of the kind that a call asks for (Responses API)."""
-    kind = remark_of(call, "responses").get("part")
-    remark = {"of": "responses", "part": f"{kind}_output", "made": "yes"}
-    if kind == "computer_call":  # nothing but an image may stand there
-        shot = {"type": "computer_screenshot", "image_url": _PIXEL}
-        return {"output": [{"type": WRAPPED, WRAPPED: shot}], REMARK: {**remark, "content": "dict"}}
-    return {REMARK: remark} if kind else {}
 
 
 def content_form(msg: Msg) -> str | None:

@@ -28,13 +28,28 @@ from context_compressor import (
 )
 from context_compressor.messages.parts import other_parts
 from context_compressor.messages.repair import MISSING_RESULT
-from tests.support import anthropic_rules, responses_rules
+from tests.support import anthropic_rules, responses_rules, validity
 from tests.support.form_strategies import anthropic_histories, responses_histories
 
 Dict = dict[str, Any]
 COUNTER = TiktokenCounter()
 
+USER: Dict = {"role": "user", "content": "Go."}
+BLANK = {"type": "text", "text": " \n"}
+HIDDEN = {"type": "redacted_thinking", "data": "EmwK"}
 PIXELS = "data:image/png;base64," + "iVBORw0KGgo" * 40
+
+
+READ: dict[str, Any] = {"chat": from_openai, "responses": from_responses, "anthropic": from_anthropic}
+CHAT_PARTS = ("text", "refusal", "image_url", "input_audio", "file")
+
+
+def refused(form: str, view: list[Dict]) -> list[str]:
+    if form == "chat":
+        parts = [part for message in view for part in message.get("content") or () if isinstance(part, dict)]
+        foreign = [f"part of type {part.get('type')}" for part in parts if part.get("type") not in CHAT_PARTS]
+        return validity.problems(view) + foreign
+    return responses_rules.problems(view) if form == "responses" else anthropic_rules.problems(view)
 
 
 def rows(number: int, count: int = 60) -> str:
@@ -294,6 +309,99 @@ def test_every_form_writes_what_another_read(read: Any, said: list[Dict]) -> Non
     assert not any("openai" in json.dumps(wire) for wire in (*to_openai(msgs), *items, *turns))
 
 
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+FOUND = [{"type": "text", "text": "It is blue."}]
+TOLD = [
+    pytest.param(
+        from_anthropic,
+        {
+            "role": "user",
+            "content": [{"type": "document", "title": "y", "source": {"type": "url", "url": "https://x/y"}}],
+        },
+        {"chat": "[document: y, https://x/y]", "responses": "[document: y, https://x/y]"},
+        id="a document by URL",
+    ),
+    pytest.param(
+        from_anthropic,
+        {
+            "role": "user",
+            "content": [{"type": "search_result", "source": "https://x", "title": "Sky", "content": FOUND}],
+        },
+        {
+            "chat": "[search_result: https://x, Sky]\nIt is blue.",
+            "responses": "[search_result: https://x, Sky]\nIt is",
+        },
+        id="a search result",
+    ),
+    pytest.param(
+        from_anthropic,
+        {"role": "user", "content": [{"type": "document", "title": "a.pdf", "source": PDF}]},
+        {"chat": '"file_data": "data:application/pdf;base64,JVBERi0="', "responses": '"filename": "a.pdf"'},
+        id="a document whose data are there",
+    ),
+    pytest.param(
+        from_anthropic,
+        {
+            "role": "assistant",
+            "content": [
+                HIDDEN,
+                {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web", "input": {"query": "q"}},
+            ],
+        },
+        {"chat": "[server_tool_use: web, q]", "responses": "[server_tool_use: web, q]"},
+        id="a hosted call of Anthropic's",
+    ),
+    pytest.param(
+        from_responses,
+        {
+            "type": "web_search_call",
+            "id": "ws_1",
+            "status": "completed",
+            "action": {"type": "search", "query": "q"},
+        },
+        {"chat": "[web_search_call: q]", "anthropic": "[web_search_call: q]"},
+        id="a hosted call of OpenAI's",
+    ),
+    pytest.param(
+        from_anthropic,
+        {"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "file_1"}}]},
+        {"chat": "[image: file_1]", "responses": "[image: file_1]"},
+        id="an image of Anthropic's files",
+    ),
+    pytest.param(
+        from_responses,
+        {"role": "user", "content": [{"type": "input_file", "file_url": "https://x/a.pdf"}]},
+        {"chat": "[input_file: https://x/a.pdf]", "anthropic": "[input_file: https://x/a.pdf]"},
+        id="a file by URL",
+    ),
+    pytest.param(
+        from_responses,
+        {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0KGgo"},
+        {"chat": "[image]", "anthropic": "[image]"},
+        id="an image that the model drew",
+    ),
+    pytest.param(
+        from_openai,
+        {"role": "user", "content": [{"type": "video_url", "video_url": {"url": "https://x/a.mp4"}}]},
+        {"responses": "[video: https://x/a.mp4]", "anthropic": "[video: https://x/a.mp4]"},
+        id="a video",
+    ),
+]
+
+
+@pytest.mark.parametrize(("read", "message", "expected"), TOLD)
+async def test_what_a_form_has_no_word_for_is_told(
+    read: Any, message: Dict, expected: dict[Any, str]
+) -> None:
+    memory = CompressedMemory(max_total_tokens=40_000)
+    await memory.add(read([USER, message, {"role": "user", "content": "And?"}]))
+    for form, text in expected.items():
+        view = await memory.view(form=form)
+        assert text in json.dumps(view, ensure_ascii=False).replace("\\n", "\n")
+        assert refused(form, view) == []
+        assert COUNTER.count_messages(READ[form](view)) <= memory.stats().view_tokens
+
+
 def test_texts_and_images_of_the_responses_api_are_read_in_chat_dicts() -> None:
     parts = [
         {"type": "input_text", "text": "See", "extra": 1},
@@ -319,6 +427,58 @@ def test_texts_and_images_of_the_responses_api_are_read_in_chat_dicts() -> None:
         (from_responses, {"role": "assistant", "content": None, "tool_calls": [{}]}, "chat dict"),
         (from_responses, {"role": "tool", "tool_call_id": "c", "content": "x"}, "function_call_output"),
         (from_responses, {"role": "user", "content": [{"type": "tool_result"}]}, "form='anthropic'"),
+        (from_responses, {"role": "user", "content": [{"text": "x"}]}, r"content\[0\].type: .* missing"),
+        (from_anthropic, {"role": "user", "content": [{"text": "x"}]}, r"content\[0\].type: .* missing"),
+        (from_anthropic, {"role": "user", "content": [{"image": {"format": "png"}}]}, "Bedrock"),
+        (
+            from_openai,
+            {"role": "user", "content": [{"cachePoint": {"type": "default"}}]},
+            "cachePoint: .*Bedrock",
+        ),
+        (
+            from_anthropic,
+            {"role": "user", "content": [{"cachePoint": {}}]},
+            r"content\[0\].cachePoint: .*Bedrock",
+        ),
+        (
+            from_responses,
+            {"role": "user", "content": [{"inline_data": {"data": ""}}]},
+            "inline_data: .*Gemini",
+        ),
+        (from_responses, {"role": "user", "content": [{"function_call": {"name": "x"}}]}, "Gemini"),
+        (
+            from_openai,
+            {"role": "assistant", "content": "", "toolInvocations": [{}]},
+            "toolInvocations: .*Vercel",
+        ),
+        (from_anthropic, {"role": "assistant", "content": "", "toolInvocations": [{}]}, "Vercel"),
+        (from_responses, {"role": "assistant", "content": "", "parts": [{"type": "step-start"}]}, "Vercel"),
+        (
+            from_anthropic,
+            {"role": "assistant", "content": "x", "tool_calls": [{}]},
+            "tool_calls: .*form='chat'",
+        ),
+        (from_responses, {"role": "assistant", "content": "", "function_call": {"name": "f"}}, "form='chat'"),
+        (
+            from_anthropic,
+            {"role": "user", "content": [{"type": "image_url"}]},
+            r"content\[0\].type: .*form='chat'",
+        ),
+        (
+            from_responses,
+            {"role": "user", "content": [{"type": "image_url"}]},
+            r"content\[0\].type: .*form='chat'",
+        ),
+        (from_anthropic, {"role": "user", "content": [{"type": "input_text"}]}, "form='responses'"),
+        (from_responses, {"type": 5}, "type: expected a string, got int"),
+        (
+            from_responses,
+            {"type": "new", "data": {"a": [{1}]}},
+            r"items\[0\].data.a\[0\]: expected JSON data, got set",
+        ),
+        (from_responses, {"type": "new", "data": {1: 2}}, r"items\[0\].data: expected keys that are strings"),
+        (from_responses, {"type": "new", 1: 2}, r"items\[0\].item: expected keys that are strings"),
+        (from_responses, {"type": "new", "toolUse": {}}, r"items\[0\].toolUse: is of Bedrock"),
         (from_responses, {"type": "function_call_output", "output": "x"}, "call_id: expected a string"),
         (from_anthropic, {"role": "tool", "tool_call_id": "c", "content": "x"}, "role"),
     ],
@@ -326,6 +486,12 @@ def test_texts_and_images_of_the_responses_api_are_read_in_chat_dicts() -> None:
 def test_what_is_of_another_form_is_refused_by_name(read: Any, said: Dict, name: str) -> None:
     with pytest.raises(InvalidMessageError, match=name):
         read([said])
+
+
+def test_parts_of_chat_dicts_beside_anthropics_blocks_are_read_in_chat_dicts() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://x/a.png"}}
+    said = [result_of("1")[0], {"role": "user", "content": [result_of("1")[1]["content"][0], picture]}]
+    assert to_openai(from_openai(said)) == said
 
 
 # What the whole asks for
@@ -372,8 +538,122 @@ async def test_a_turn_that_began_with_thoughts_still_does() -> None:
     assert said[2:] != view[1:]
     assert said[-2]["content"] == [use]
     over = [*said, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
+    before, events = view, memory.stats().events
     view = await memory.view(over, form="anthropic")
-    assert thought not in [block for message in view[-4:] for block in message["content"]]
+    assert (view[: len(before)], memory.stats().events) == (before, events)
+    assert thought not in [block for message in view[-2:] for block in message["content"]]
+
+
+async def test_thoughts_that_were_deleted_begin_no_turn() -> None:
+    thought = {"type": "thinking", "thinking": "A secret.", "signature": "sig"}
+    said = [
+        USER,
+        *result_of("1"),
+        {"role": "assistant", "content": [{**result_of("")[0]["content"][1], "id": "u"}]},
+    ]
+    said[1] = {"role": "assistant", "content": [thought, *said[1]["content"]]}
+    said.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u", "content": "2"}]})
+    memory = CompressedMemory(max_total_tokens=4_000)
+    await memory.view(said, form="anthropic")
+    await memory.delete([(await memory.get_history())[1].id])
+    view = await memory.view(said, form="anthropic")
+    assert "A secret." not in json.dumps(view)
+    assert anthropic_rules.problems(view) == []
+
+
+async def test_a_word_beside_results_ends_no_turn() -> None:
+    thought = {"type": "thinking", "thinking": "One shard after the other.", "signature": "sig"}
+    said: list[Dict] = [{"role": "user", "content": "Check all shards."}]
+    memory, lent = CompressedMemory(max_total_tokens=2_000), 0
+    for number in range(12):
+        use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {}}
+        said.append({"role": "assistant", "content": [use] if number else [thought, use]})
+        result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": rows(number, 40)}
+        said.append({"role": "user", "content": [result, {"type": "text", "text": "Be quick."}]})
+        view = await memory.view(said, form="anthropic")
+        firsts = [message for message in view if message["role"] == "assistant"][:1]
+        assert [message["content"][0] for message in firsts] in ([], [thought])
+        lent += firsts != said[1:2]
+    assert lent > 1
+
+
+def result_of(content: Any, **more: Any) -> list[Dict]:
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": content, **more}
+    return [{"role": "assistant", "content": [BLANK, use]}, {"role": "user", "content": [result, BLANK]}]
+
+
+@pytest.mark.parametrize(
+    ("blank", "left"),
+    [
+        ([{"role": "user", "content": "  "}], []),
+        ([{"role": "user", "content": []}], []),
+        ([{"role": "user", "content": [BLANK]}], []),
+        ([{"role": "assistant", "content": [HIDDEN]}], []),
+        ([{"role": "assistant", "content": [{"type": "text", "text": "Hm."}, BLANK]}], ["text"]),
+        (
+            [{"role": "assistant", "content": [HIDDEN, {"type": "text", "text": "Hm."}, HIDDEN]}],
+            [HIDDEN, "text"],
+        ),
+        (result_of([BLANK, {"type": "text", "text": "1"}]), ["tool_use", "tool_result"]),
+        (result_of([BLANK], is_error=True), ["tool_use", "tool_result"]),
+        (result_of("", is_error=True), ["tool_use", "tool_result"]),
+    ],
+)
+async def test_what_is_blank_is_not_shown_to_anthropic(blank: list[Dict], left: list[Any]) -> None:
+    said = [USER, *blank, {"role": "user", "content": "And?"}]
+    kept = json.dumps(said)
+    memory = CompressedMemory(max_total_tokens=1_000)
+    view = await memory.view(said, form="anthropic")
+    assert anthropic_rules.problems(view) == []
+    assert (view[0], view[-1]) == (said[0], said[-1])
+    kinds = [block["type"] for message in view[1:-1] for block in message["content"]]
+    assert kinds == [one if isinstance(one, str) else one["type"] for one in left]
+    assert json.dumps(said) == kept
+    longer = [*said, {"role": "assistant", "content": "Done."}]
+    assert (await memory.view(longer, form="anthropic"))[: len(view)] == view
+
+
+@pytest.mark.parametrize("before", [[], made(1)[:4]])
+async def test_an_assistants_message_without_parts_is_not_shown_to_the_responses_api(
+    before: list[Dict],
+) -> None:
+    empty: Dict = {
+        "type": "message",
+        "id": "msg_2",
+        "role": "assistant",
+        "status": "completed",
+        "content": [],
+    }
+    outputs = made(1)[4:] if before else []
+    said = [USER, *before, empty, *outputs, {"role": "user", "content": "And?"}]
+    memory = CompressedMemory(max_total_tokens=10_000)
+    view = await memory.view(said, form="responses")
+    assert responses_rules.problems(view) == []
+    assert [item for item in view if item.get("id") != "msg_2"] == [
+        item for item in said if item is not empty
+    ]
+    assert to_responses(await memory.get_history()) == said
+
+
+@pytest.mark.parametrize("deleted", [2, 4])
+async def test_a_system_message_that_may_not_stand_where_it_stands_is_the_users(deleted: int) -> None:
+    said = [
+        USER,
+        {"role": "assistant", "content": "Which?"},
+        {"role": "user", "content": "All."},
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "Thanks."},
+    ]
+    memory = CompressedMemory(max_total_tokens=1_000)
+    assert await memory.view(said, form="anthropic") == said
+    await memory.delete([(await memory.get_history())[deleted].id])
+    view = await memory.view(said, form="anthropic")
+    assert anthropic_rules.problems(view) == []
+    assert {"role": "user", "content": "Be brief."} in view
+    at_end = said[:4]
+    assert await CompressedMemory(max_total_tokens=1_000).view(at_end, form="anthropic") == at_end
 
 
 async def test_marks_of_the_system_text_count_among_the_four() -> None:
@@ -401,6 +681,30 @@ async def test_a_call_without_output_gets_one_of_its_kind(call: Dict, output: An
     view = await CompressedMemory(max_total_tokens=1_000).view(said, form="responses")
     assert view[:2] == said[:2]
     assert view[2] == {"type": f"{call['type']}_output", "call_id": "c", "output": output}
+
+
+async def test_a_search_of_tools_without_output_found_none() -> None:
+    call = {"type": "tool_search_call", "id": "ts_1", "call_id": "c", "execution": "client", "arguments": {}}
+    said = [USER, call, {"role": "user", "content": "And?"}]
+    view = await CompressedMemory(max_total_tokens=1_000).view(said, form="responses")
+    assert (view[2]["type"], view[2]["call_id"], view[2]["tools"]) == ("tool_search_output", "c", [])
+    assert responses_rules.problems(view) == []
+
+
+async def test_a_call_of_a_new_kind_is_given_no_invented_output() -> None:
+    call = {"type": "robot_call", "id": "ro_1", "call_id": "c", "move": {"arm": 1}}
+    said = [
+        USER,
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        call,
+        {"role": "user", "content": "And?"},
+    ]
+    memory = CompressedMemory(max_total_tokens=1_000)
+    assert await memory.view(said, form="responses") == said
+    for form in ("chat", "anthropic"):  # where every call needs a result
+        assert MISSING_RESULT in json.dumps(await memory.view(form=form))  # type: ignore[arg-type]
+    answered = [*said[:3], {"type": "robot_call_output", "call_id": "c", "arm": "up"}, said[3]]
+    assert await CompressedMemory(max_total_tokens=1_000).view(answered, form="responses") == answered
 
 
 # Views
@@ -533,10 +837,6 @@ CASES = [
 ]
 
 
-def refused(form: str, view: list[Dict]) -> list[str]:
-    return responses_rules.problems(view) if form == "responses" else anthropic_rules.problems(view)
-
-
 @pytest.mark.parametrize(("form", "histories", "read", "write"), CASES)
 def test_whatever_a_provider_accepts_is_written_as_it_was(
     form: str, histories: st.SearchStrategy[list[Dict]], read: Any, write: Any
@@ -567,6 +867,30 @@ def test_views_of_whatever_a_provider_accepts_are_accepted(
             assert refused(form, view) == []
             assert COUNTER.count_messages(read(view)) <= budget
             assert json.dumps(write(read(view))) == json.dumps(view)
+
+    check()
+
+
+@pytest.mark.parametrize(("form", "histories", "read", "write"), CASES)
+def test_views_in_another_form_are_accepted(
+    form: str, histories: st.SearchStrategy[list[Dict]], read: Any, write: Any
+) -> None:
+    @settings(max_examples=25)
+    @given(histories, st.integers(900, 20_000), st.sampled_from(sorted({*READ} - {form})))
+    def check(said: list[Dict], budget: int, other: Any) -> None:
+        async def view_of() -> list[Dict]:
+            memory = CompressedMemory(max_total_tokens=budget, background_ratio=None, counter=COUNTER)
+            await memory.add(read(said))
+            return await memory.view(form=other)
+
+        try:
+            view = asyncio.run(view_of())
+        except ContextOverflowError:
+            return
+        # The list itself may end with a blank, or be all instructions.
+        found = [one for one in refused(other, view) if "trailing whitespace" not in one]
+        assert found in ([], ["only instructions"])
+        assert COUNTER.count_messages(READ[other](view)) <= budget
 
     check()
 
@@ -624,6 +948,65 @@ async def test_what_was_deleted_of_a_run_that_becomes_longer_stays_deleted() -> 
     for number in range(3):
         said.append({"role": "assistant", "content": f"More {number}."})
         assert await memory.view(said, form="responses") == [said[0], *said[2:]]
+
+
+async def restarted(memory: CompressedMemory) -> CompressedMemory:
+    again = CompressedMemory(max_total_tokens=4_000, store=memory.store)
+    await again.load(json.loads(json.dumps(await memory.save())))
+    return again
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("place", [2, 3])
+@pytest.mark.parametrize("more", [0, 1, 6])
+async def test_what_was_deleted_of_a_message_that_changes_stays_deleted(
+    place: int, more: int, restarts: bool
+) -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "a secret"}
+    note = {"type": "text", "text": "a note"}
+    said = [
+        USER,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+        {"role": "user", "content": [result, note]},
+        *({"role": ("assistant", "user")[n % 2], "content": f"Said {n}."} for n in range(more)),
+    ]
+    memory = CompressedMemory(max_total_tokens=4_000)
+    await memory.view(said, form="anthropic")
+    await memory.delete([(await memory.get_history())[place].id])
+    for number in range(2):
+        changed = {**note, "text": f"note {number}"} if place == 2 else note
+        new = {**result, "content": f"result {number}"} if place == 3 else result
+        said = [*said[:2], {"role": "user", "content": [new, changed]}, *said[3:]]
+        memory = await restarted(memory) if restarts else memory
+        view = json.dumps(await memory.view(said, form="anthropic"))
+        assert ("a secret" if place == 2 else "a note") not in view
+        assert (f"note {number}" if place == 2 else f"result {number}") in view
+        assert "a secret" not in json.dumps([msg.to_dict() for msg in await memory.get_history()])
+
+
+@pytest.mark.parametrize("restarts", [1, 2, 3])
+async def test_what_was_deleted_of_a_run_that_becomes_longer_stays_deleted_after_restarts(
+    restarts: int,
+) -> None:
+    said = [USER, *({"role": "assistant", "content": f"secret {number}"} for number in range(2))]
+    memory = CompressedMemory(max_total_tokens=4_000)
+    await memory.view(said, form="responses")
+    await memory.delete([(await memory.get_history())[1].id])
+    for number in range(3):
+        said.append({"role": "assistant", "content": f"More {number}."})
+        memory = await restarted(memory) if number < restarts else memory
+        assert await memory.view(said, form="responses") == [said[0], *said[3:]]
+
+
+async def test_a_list_without_what_was_deleted_goes_on_after_a_restart() -> None:
+    said = [USER, {"role": "assistant", "content": "a secret"}, {"role": "user", "content": "And?"}]
+    memory = CompressedMemory(max_total_tokens=4_000)
+    await memory.view(said, form="responses")
+    await memory.delete([(await memory.get_history())[1].id])
+    again = await restarted(memory)
+    said = [said[0], said[2], {"role": "assistant", "content": "Done."}]
+    assert await again.view(said, form="responses") == said
+    assert await again.size() == 3
 
 
 @pytest.mark.parametrize("kept", [{"of": "x", "item": "y"}, {"among": "x"}, {"of": "x", "extra": 5}, "x"])

@@ -58,8 +58,9 @@ OUTPUT_OF = {
     "shell_call": "shell_call_output",
     "apply_patch_call": "apply_patch_call_output",
     "computer_call": "computer_call_output",
+    "tool_search_call": "tool_search_output",
 }
-"""The calls that a client answers, and what it answers them with."""
+"""The calls that a client answers, and what with; a search of tools without a `call_id` is OpenAI's own."""
 HOSTED = frozenset(
     {
         "web_search_call",
@@ -68,11 +69,11 @@ HOSTED = frozenset(
         "image_generation_call",
         "mcp_call",
         "mcp_approval_request",
-        "tool_search_call",
         "program",
     }
 )
 """What the model calls and OpenAI answers; these settle a reasoning item as other calls do."""
+_MAY_BE_HOSTED = ("tool_search_call", "tool_search_output")
 _CLIENT_SIDE = frozenset({*OUTPUT_OF.values(), "mcp_approval_response", "compaction_trigger"})
 
 _ITEMS: dict[str, tuple[frozenset[str], dict[str, Check]]] = {
@@ -111,6 +112,10 @@ _ITEMS: dict[str, tuple[frozenset[str], dict[str, Check]]] = {
         {"id": is_filled, "call_id": _CALL_ID, "pending_safety_checks": is_list, "status": _STATUS},
     ),
     "computer_call_output": (keys_of(kinds.ComputerCallOutput), {"call_id": _CALL_ID, "output": is_object}),
+    "tool_search_output": (
+        keys_of(sdk.ResponseToolSearchOutputItemParamParam),
+        {"call_id": or_null(_CALL_ID), "tools": is_list},
+    ),
     # `summary` may be empty, never absent: newo-ether/Agora#141.
     "reasoning": (keys_of(sdk.ResponseReasoningItemParam), {"summary": is_list}),
     "item_reference": (keys_of(kinds.ItemReference), {"id": is_filled}),
@@ -199,10 +204,15 @@ class _Checker:
             self.found += _misshapen(where, kind, item)
         self._check_id(where, kind, item)
         self._follow_reasoning(kind, item)
+        if kind in _MAY_BE_HOSTED and item.get("call_id") is None:
+            return
         if kind in OUTPUT_OF:
             self._read_call(kind, item)
         elif kind in OUTPUT_OF.values():
             self._read_output(kind, item)
+        elif kind.endswith("_call_output"):
+            # The only outputs that the types name are those above.
+            self.found.append(f"Invalid value: '{kind}' at {where}.type.")
 
     def _check_id(self, where: str, kind: str, item: Dict) -> None:
         item_id = item.get("id")
@@ -264,6 +274,8 @@ class _Checker:
 
 
 def _is_client_side(kind: str, item: Any) -> bool:
+    if kind in _MAY_BE_HOSTED and item.get("call_id") is None:
+        return False
     return kind in _CLIENT_SIDE or (kind == "message" and item.get("role") != "assistant")
 
 

@@ -10,7 +10,7 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.anthropic import OF, read_message
 from context_compressor.messages.chat.blocks import call_to_block, function_call_to_block, part_to_block
 from context_compressor.messages.chat.writing import has_marker, set_markers, split_markers
-from context_compressor.messages.foreign import refuse_foreign
+from context_compressor.messages.foreign import refuse_foreign, refuse_foreign_part
 from context_compressor.messages.msg import Block, Msg, Role
 from context_compressor.messages.wire import (
     ASSISTANT_KEYS,
@@ -86,7 +86,7 @@ def _has_tool_blocks(data: Mapping[str, Any]) -> bool:
 
 def _read_blocks(data: dict[str, Any], tool_names: dict[str, str]) -> list[Msg]:
     """Return the messages of one that has Anthropic's blocks, each to be written as such among chat dicts."""
-    read = read_message(data, tool_names)
+    read = read_message(data, tool_names, "chat")
     for msg in read:
         noted = {**remark_of(msg.metadata, OF), "of": OF, "among": "chat"}
         msg.metadata = {**(msg.metadata or {}), REMARK: noted}
@@ -253,9 +253,9 @@ def _read_result(data: dict[str, Any], role: str, tool_names: dict[str, str]) ->
 def _read_content(data: dict[str, Any]) -> str | list[Block] | None:
     content = data.get("content")
     if isinstance(content, list | tuple):
-        for part in content:
+        for index, part in enumerate(content):
             if isinstance(part, Mapping) and "type" not in part:
-                refuse_foreign(part, "chat", "content: ")
+                refuse_foreign_part(part, "chat", f"content[{index}]")
         return [part_to_block(part, f"content[{index}]") for index, part in enumerate(content)]
     if not isinstance(content, str | None):
         mend = "; json.dumps makes a string of it" if isinstance(content, dict) else ""

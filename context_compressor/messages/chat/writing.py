@@ -7,6 +7,8 @@ from typing import Any
 
 from context_compressor.messages.anthropic import OF, write_messages
 from context_compressor.messages.chat.blocks import block_to_call, block_to_held, block_to_part
+from context_compressor.messages.foreign import ITEM, in_common, told
+from context_compressor.messages.media import url_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.wire import (
     ASSISTANT_KEYS,
@@ -19,6 +21,7 @@ from context_compressor.messages.wire import (
     as_list,
     assemble,
     check_messages,
+    form_name_of,
     form_of,
     is_plain_text,
     no_chat_dict,
@@ -94,6 +97,8 @@ def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dic
     for block in blocks:
         kind = block.get("type")
         form = form_of(block)
+        if kind == "redacted_thinking" and form_name_of(block) is not None:
+            continue
         if kind == "thinking":
             key = form if form in THOUGHT_KEYS else THOUGHT_KEYS[0]
             held[key] = f"{held[key]}\n{block['thinking']}" if key in held else block["thinking"]
@@ -106,12 +111,25 @@ def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dic
         elif kind == "image" and form == "field" and role == "assistant":
             held.setdefault("images", []).append(block_to_part(block))
         else:
-            parts.append(block_to_part(block))
+            parts.append(_write_part(block, role))
     fields: dict[str, Any] = {"role": _sent_role(role, remark)}
     content = _write_content(parts, bool(held), role, remark.get("content"))
     if content is not MISSING:
         fields["content"] = content
     return fields | {key: held[key] for key in ASSISTANT_KEYS if key in held}
+
+
+def _write_part(block: Block, role: str) -> dict[str, Any]:
+    """Return a block as a part; what was read in another form, and has no place here, is told."""
+    if form_name_of(block) is None and block.get("type") != ITEM:
+        return block_to_part(block)
+    block = in_common(block)
+    kind = block.get("type")
+    source = block.get("source")
+    is_held = kind == "file" or (kind == "image" and isinstance(source, dict) and url_of(source) is not None)
+    if kind == "text" or (is_held and role != "assistant"):
+        return block_to_part(block)
+    return {"type": "text", "text": told(block)}
 
 
 def _write_content(parts: list[dict[str, Any]], has_fields: bool, role: str, form: str | None) -> Any:
@@ -125,7 +143,7 @@ def _write_content(parts: list[dict[str, Any]], has_fields: bool, role: str, for
 
 def _write_result(block: Block, remark: dict[str, Any]) -> dict[str, Any]:
     output = block["output"]
-    content: Any = output if isinstance(output, str) else [block_to_part(inner) for inner in output]
+    content: Any = output if isinstance(output, str) else [_write_part(inner, "tool") for inner in output]
     if output == "" and remark.get("content") == "null":
         content = None
     if remark.get("role") == "function":
