@@ -179,28 +179,14 @@ class Conversations:
         if not isinstance(key, str | None):
             raise InvalidArgumentError(f"key: expected a string or None, got {type(key).__name__}")
         said = as_list(messages)
-        pieces = self.form.pieces(said)
-        name = _beginning(pieces) if key is None else key
-        earlier = await self._find(name, pieces) if state is None else self._known_as(name, state)
+        earlier = await self._earlier(said, key, state)
         has_tools = self._with_tools if with_tools is None else with_tools
         if has_tools and not earlier.state.get(TOOLS_KEY):
             earlier.state = {**(earlier.state or _NEW), TOOLS_KEY: True}
         if fill is None:
-            return await self._show(said, system, name, earlier, state is not None)
+            return await self._show(said, system, earlier, state is not None)
         filled = fill(said, earlier.notes)
-        return await self._show(filled, system, name, earlier, state is not None, spoken_of(pieces))
-
-    @asynccontextmanager
-    async def memory(self, shown: Shown) -> AsyncIterator[CompressedMemory]:
-        """Give the memory of a conversation as it was at a request, for as long as it is read.
-
-        Another conversation that begins with the same messages may go on from there meanwhile: it has a
-        memory of its own then, so that no word of it is found here.
-        """
-        async with memory_behind(
-            shown.conversation.state, shown.said, self._call(shown.conversation)
-        ) as memory:
-            yield memory
+        return await self._show(filled, system, earlier, state is not None, spoken_of(self.form.pieces(said)))
 
     async def run_tool(
         self, shown: Shown, name: str, arguments: Mapping[str, Any] | str | None, wire: Wire = "chat"
@@ -217,6 +203,17 @@ class Conversations:
             tools = OffloadTools(memory, wire)
             return await tools.call(name, arguments), await tools.attachment(name, arguments)
 
+    @asynccontextmanager
+    async def memory(self, shown: Shown) -> AsyncIterator[CompressedMemory]:
+        """Give the memory of a conversation as it was at a request, for as long as it is read.
+
+        Another conversation that begins with the same messages may go on from there meanwhile: it has a
+        memory of its own then, so that no word of it is found here.
+        """
+        one, pieces = shown.conversation, self.form.pieces(shown.said)
+        async with memory_behind(one.state, self._call(one), pieces) as memory:
+            yield memory
+
     def _call(self, one: Conversation) -> Call:
         return Call(self.config, one.store, self._summarizer, self._counter, self.form)
 
@@ -224,7 +221,6 @@ class Conversations:
         self,
         said: list[Any],
         system: Any,
-        name: str,
         earlier: Conversation,
         is_kept_elsewhere: bool,
         spoken: list[str] | None = None,
@@ -234,13 +230,12 @@ class Conversations:
         result = await compress(said, call, on_event=self._tell, state=state, system=system, refused=refused)
         assert isinstance(result.state, KeptState)
         assert result.state.kept is not None
-        if spoken is None:
-            spoken = [one.ids[0] for one in result.state.kept.listed if one.speaks]
+        spoken = result.state.kept.spoken() if spoken is None else spoken
         stats = _added(earlier.stats, result)
-        shown = Conversation(name, spoken, result.state, earlier.store, stats, earlier.notes)
+        shown = Conversation(earlier.name, spoken, result.state, earlier.store, stats, earlier.notes)
         self._keep(shown)
         if not is_kept_elsewhere:
-            await self._save(name)
+            await self._save(earlier.name)
         return Shown(result.messages, shown, said, system, is_kept_elsewhere)
 
     # After the request
@@ -265,9 +260,7 @@ class Conversations:
         if not is_overflow(error):
             return None
         one, limit = shown.conversation, limit_in(error) or True
-        return await self._show(
-            shown.said, shown.system, one.name, one, shown.is_kept_elsewhere, one.spoken, limit
-        )
+        return await self._show(shown.said, shown.system, one, shown.is_kept_elsewhere, one.spoken, limit)
 
     async def note(self, shown: Shown, key: str, value: Any) -> None:
         """Keep JSON-like data with the conversation of a request."""
@@ -275,11 +268,38 @@ class Conversations:
         if not shown.is_kept_elsewhere:
             await self._save(shown.conversation.name)
 
+    @asynccontextmanager
+    async def reading(
+        self,
+        messages: Iterable[Any],
+        *,
+        key: str | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[CompressedMemory]:
+        """Give the memory of a list for read-back tools that run between two requests, in any process.
+
+        Nothing is shown, and no event comes of it. The arguments and errors are those of `view`.
+        """
+        said = as_list(messages)
+        one = await self._earlier(said, key, state)
+        async with memory_behind(one.state, self._call(one), self.form.pieces(said)) as memory:
+            yield memory
+
     # Finding
+
+    async def _earlier(
+        self, said: Sequence[Any], key: str | None, state: Mapping[str, Any] | None
+    ) -> Conversation:
+        """Return what is known of a list's conversation."""
+        if key is not None and state is not None:
+            return self._known_as(key, state)
+        pieces = self.form.pieces(said)
+        name = _beginning(pieces) if key is None else key
+        return await self._find(name, pieces) if state is None else self._known_as(name, state)
 
     async def _find(self, name: str, pieces: Sequence[Sequence[Any]]) -> Conversation:
         """Return the conversation under a name that a list shares most with, its state included."""
-        found = [one for one in self._known.values() if one.name == name]
+        found = [one for one in list(self._known.values()) if one.name == name]
         for saved in await self._saved(name) or ():
             if all(saved["state"] != one.state for one in found):
                 one = Conversation(name, saved["spoken"], saved["state"], self._store_for())
@@ -295,7 +315,7 @@ class Conversations:
         """Return the conversation that has this very state, its memory at hand; else one with that alone."""
         if not isinstance(state, Mapping):
             raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
-        same = (one for one in self._known.values() if one.name == name and one.state == state)
+        same = (one for one in list(self._known.values()) if one.name == name and one.state == state)
         return next(same, None) or Conversation(name, [], dict(state), self._store_for())
 
     def _store_for(self) -> OffloadStore:
@@ -337,7 +357,7 @@ class Conversations:
         saved = await self._saved(name)
         if saved is None:  # written over, it would be lost
             return
-        kept = [one for one in self._known.values() if one.name == name]
+        kept = [one for one in list(self._known.values()) if one.name == name]
         others = [one for one in saved if not any(_goes_on(one, now) for now in kept)]
         ours = [{"spoken": one.spoken, "state": dict(one.state), "notes": one.notes} for one in kept]
         newest = [*others, *ours][-MOST_UNDER_A_NAME:]
@@ -356,7 +376,7 @@ class Conversations:
 
     def stats(self, key: str | None = None) -> CompressionStats | None:
         """Return where the newest conversation under a key stands, or the newest of all; None: none is."""
-        newest = reversed(self._known.values())
+        newest = reversed(list(self._known.values()))
         return next((one.stats for one in newest if key is None or one.name == key), None)
 
     def size(self) -> int:

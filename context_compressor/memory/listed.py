@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 from context_compressor.errors import InvalidMessageError
@@ -278,25 +277,35 @@ def write_view(view: Sequence[Msg], whole: Container[str], form: Form, originals
         form: the shape.
         originals: what the list says.
     """
-    shown = {msg.id for msg in view}
-    said = {id: one for one in originals if not shown.isdisjoint(one[0]) for id in one[0]}
+    may_join = form.may_join
+    # Mostly all of it is said by one message each.
+    own = {} if may_join else {ids[0]: items for ids, items in originals if len(ids) == 1 and ids[0] in whole}
+    shown = {msg.id for msg in view if msg.id not in own}
+    said = {id: one for one in originals if not shown.isdisjoint(one[0]) for id in one[0]} if shown else {}
     written: list[Any] = []
     made: list[Msg] = []
 
     def write_made() -> None:
         if made:
-            own = [item for msg in made if msg.id in said for item in said[msg.id][1]]
-            written.extend(next((item for item in own if item == wire), wire) for wire in form.write(made))
+            items = [item for msg in made if msg.id in said for item in said[msg.id][1]]
+            written.extend(next((item for item in items if item == wire), wire) for wire in form.write(made))
             made.clear()
+
+    def is_joined(before: int) -> bool:
+        """Tell whether a message and the one behind it are one in this form."""
+        return 0 <= before < len(view) - 1 and form.joins(view[before], view[before + 1])
 
     place = 0
     while place < len(view):
+        if (alone := own.get(view[place].id)) is not None:
+            write_made()
+            written += alone
+            place += 1
+            continue
         ids, items = said.get(view[place].id, ((), []))
         end = place + len(ids)
-        is_whole = bool(ids) and tuple(msg.id for msg in view[place:end]) == ids
-        edges = [*pairwise(view[max(0, place - 1) : place + 1]), *pairwise(view[max(0, end - 1) : end + 1])]
-        joins = any(form.joins(before, behind) for before, behind in edges)
-        if is_whole and not joins and all(id in whole for id in ids):
+        is_whole = all(id in whole for id in ids) and tuple(msg.id for msg in view[place:end]) == ids
+        if ids and is_whole and not (may_join and (is_joined(place - 1) or is_joined(end - 1))):
             write_made()
             written += items
             place = end

@@ -71,7 +71,7 @@ class Face:
             LoopError: the memory is used without asyncio.
         """
         if self._is_sync is not False:
-            self._take(is_sync=asyncio.get_running_loop() is _BACKGROUND._loop)
+            self._take(is_sync=is_background())
 
     def _take(self, *, is_sync: bool) -> None:
         if self._is_sync is None:
@@ -103,6 +103,11 @@ class Face:
         if running is not None:
             logger.warning("view_sync and call_sync block the event loop that runs here; await view and call")
         return _run(work, loop)
+
+
+def is_background() -> bool:
+    """Tell whether the loop that runs here is the one in the background, for callers without asyncio."""
+    return asyncio.get_running_loop() is _BACKGROUND._loop
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:

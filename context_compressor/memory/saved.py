@@ -38,6 +38,7 @@ from context_compressor.memory.listed import Followed, unless_known
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.chat import Markers, are_markers
 from context_compressor.messages.exchanges import Decisions
+from context_compressor.messages.text import has_split_pair
 from context_compressor.offload.folders import sync_directory
 from context_compressor.tokens.counter import TokenCounter
 
@@ -123,7 +124,6 @@ def to_saved(
         "ledger": {**ledger, "unwanted": sorted(unwanted.union(ledger["unwanted"]))},
         "decisions": None if state.ledger.decisions is None else state.ledger.decisions.to_dict(),
         "encoding": _encoding_of(counter),
-        "tokens": dict(tokens),
         "fresh": [list(key) for key in state.fresh],
         "withheld": list(state.withheld),
         "blocked": sorted([list(key), list(path)] for key, path in state.blocked),
@@ -135,7 +135,9 @@ def to_saved(
         ],
         "markers": dict(markers),
     }
-    return with_split_pairs(saved)
+    if has_split_pair("".join(tokens)):
+        return with_split_pairs({**saved, "tokens": dict(tokens)})
+    return {**with_split_pairs(saved), "tokens": dict(tokens)}  # keys are mostly of our making
 
 
 def read_saved(data: object, config: CompressionConfig, counter: TokenCounter) -> Loaded:

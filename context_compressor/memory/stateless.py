@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import operator
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
@@ -170,7 +171,7 @@ async def compress(
     shape, store = call.form, call.store
     listed, text = as_list(messages), system_text(system)
     said = shape.pieces(listed)
-    kept = _take(state, call, said)
+    kept = _take(state, call, said, listed)
     if kept is None:
         kept = await _begin(_check_state(state), call, said)
     else:
@@ -194,6 +195,7 @@ async def compress(
             for id in ids
         }  # ids are of our making
         raise overflow_error(memory._tracker.state, call.config, places) from None
+    kept.items = listed if shape.is_frozen else []
     result_state = KeptState({"version": _VERSION, SAVED_KEY: memory._save()})
     result_state.kept = kept
     texts = kept.carried.texts()
@@ -205,7 +207,7 @@ async def compress(
     if memory._tracker.state.names_tools:
         result_state[TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
-    own = [(one.ids, list(piece)) for one, piece in zip(kept.listed, said, strict=True)]
+    own = [(one.ids, piece) for one, piece in zip(kept.listed, said, strict=True)]
     shown = shape.finish(memory._written(memory._tracker.state, shape, own), listed, system)
     return CompressionResult(shown, memory.stats(), result_state, memory)
 
@@ -233,6 +235,16 @@ class _Kept:
     """How often each content came."""
     listed: list[Synced]
     """What the list said."""
+    items: list[Any] = field(default_factory=list)
+    """The list, where its items never change."""
+    _spoken: list[str] = field(default_factory=list)
+    _looked: int = 0
+
+    def spoken(self) -> list[str]:
+        """Return an id for each piece of the list but instructions."""
+        self._spoken += [one.ids[0] for one in self.listed[self._looked :] if one.speaks]
+        self._looked = len(self.listed)
+        return list(self._spoken)
 
 
 class KeptState(dict[str, Any]):
@@ -244,35 +256,45 @@ class KeptState(dict[str, Any]):
         return dict, (dict(self),)  # a copy is the data alone
 
 
-def _take(state: object, call: Call, said: Sequence[Sequence[Any]]) -> _Kept | None:
+def _take(state: object, call: Call, said: Sequence[Sequence[Any]], listed: Sequence[Any]) -> _Kept | None:
     """Return the memory behind a state, if the call goes on where it ends; it is handed out once."""
     if not isinstance(state, KeptState):
         return None
     kept, state.kept = state.kept, None
     if kept is None or kept.call != call or len(said) < len(kept.listed):
         return None
+    if kept.items and len(listed) >= len(kept.items) and all(map(operator.is_, kept.items, listed)):
+        return kept
     return kept if all(map(is_as_it_was, kept.listed, said)) else None
 
 
 @asynccontextmanager
 async def memory_behind(
-    state: Mapping[str, Any], messages: Sequence[Any], call: Call
+    state: Mapping[str, Any], call: Call, said: Sequence[Sequence[Any]]
 ) -> AsyncIterator[CompressedMemory]:
-    """Give the memory behind a state, as it is with this list, to nobody else meanwhile.
+    """Give the memory behind a state, as it is with a list, to nobody else meanwhile.
 
     A call that goes on from the state in that time makes a memory of its own; so does this where another one
     has gone on already, or holds it: what is read is of this list, whoever else began with it.
+
+    Args:
+        state: what an earlier call returned.
+        call: what a memory is made with.
+        said: the list in pieces, which may go on where that call's ended.
     """
-    kept = state.kept if isinstance(state, KeptState) else None
-    if kept is None or not isinstance(state, KeptState):
-        yield (await _begin(_check_state(dict(state)), _inline(call), call.form.pieces(messages))).memory
-        return
-    state.kept = None
+    call = _inline(call)
+    kept = _take(state, call, said, [item for piece in said for item in piece])
+    taken = kept is not None
+    if kept is None:
+        kept = await _begin(_check_state(dict(state)), call, said)
+        await kept.memory._runner.refresh()
+    kept.memory.face = Face()
     try:
         yield kept.memory
     finally:
         kept.memory.face = Face()
-        state.kept = kept
+        if taken and isinstance(state, KeptState) and state.kept is None:
+            state.kept = kept
 
 
 def _inline(call: Call) -> Call:

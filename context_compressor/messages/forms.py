@@ -42,6 +42,7 @@ class Form:
         finish: returns what is sent, for rules that hold for the whole of it: is given a view in this shape,
             what the history has of the list that it is of, and what the request carries as `system`.
         beside: returns, for a list, what `finish` may put beside it, to be counted.
+        is_frozen: whether nobody changes an item, so that the same object always says the same.
     """
 
     read: Callable[[Iterable[Any]], list[Msg]]
@@ -50,6 +51,12 @@ class Form:
     joins: Callable[[Msg, Msg], bool] = _never
     finish: Callable[[list[Any], Sequence[Any], Any], list[Any]] = _as_written
     beside: Callable[[Sequence[Any]], str] = _nothing
+    is_frozen: bool = False
+
+    @property
+    def may_join(self) -> bool:
+        """Whether two messages may be one in this shape."""
+        return self.joins is not _never
 
 
 def _join_among_chat(before: Msg, after: Msg) -> bool:

@@ -1,0 +1,204 @@
+"""`Compression`: middleware by which an agent's model reads views, and its state keeps every message."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, NamedTuple, NotRequired
+
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+)
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langgraph.config import get_config
+from langgraph.types import Command
+
+from context_compressor.events import EventHook
+from context_compressor.integrations.asked import as_summarizer
+from context_compressor.integrations.conversations import Conversations, Shown, States
+from context_compressor.integrations.langchain.messages import FORM, Wire, Wires, to_messages
+from context_compressor.integrations.langchain.model import asked_model, named_model
+from context_compressor.integrations.langchain.tools import ReadBack
+from context_compressor.memory.loops import run_blocking
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.offload.store import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+KEY = "context_compression"
+"""Where the ledger stands in the graph's state."""
+
+
+class CompressionState(AgentState[Any]):
+    """An agent's state with the ledger, which is no part of what goes in and comes out."""
+
+    context_compression: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+
+class Compression(AgentMiddleware[CompressionState, Any, Any]):
+    """Let an agent's model read views that fit a budget. The messages in the state stay as they are.
+
+    What is known of a view, its ledger, goes into the graph's private state with each answer of the model, so
+    that a checkpointer, another process, an older checkpoint and a branch go on with the view of that moment.
+    One object serves any number of agents and threads.
+
+    Args:
+        store: where texts go that leave the view; nothing is removed from it. None: this process's memory;
+            elsewhere they are read from the messages in the state.
+        summarizer: who writes summaries: a summariser, a chat model of LangChain's, or the name of one, such
+            as "openai:gpt-5". Extractive, without a model, when None.
+        on_event: receives every event; each is logged as well.
+        counter: measures messages; offline tiktoken when None.
+        states: where ledgers are kept instead of the graph's state: for agents without a checkpointer.
+        with_tools: whether the agent gets the tools to read back what left its view.
+        fields: any field of `CompressionConfig`, such as `max_total_tokens`.
+
+    Raises:
+        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+
+    state_schema = CompressionState
+
+    def __init__(
+        self,
+        *,
+        store: OffloadStore | None = None,
+        summarizer: Summarizer | BaseChatModel | str | None = None,
+        on_event: EventHook | None = None,
+        counter: TokenCounter | None = None,
+        states: States | None = None,
+        with_tools: bool = True,
+        **fields: Any,
+    ) -> None:
+        super().__init__()
+        self._conversations = Conversations(
+            FORM,
+            store=store,
+            summarizer=as_summarizer(named_model(summarizer), BaseChatModel, asked_model),
+            on_event=on_event,
+            counter=counter,
+            states=states,
+            with_tools=with_tools,
+            **fields,
+        )
+        self._is_kept_in_states = states is not None
+        self._wires = Wires()
+        self.tools = ReadBack(self._reading).tools if with_tools else []
+
+    # Around a model call
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Call the model with a view; once more with a smaller one where it refuses that as too long."""
+        sent = run_blocking(self._view(request))
+        try:
+            response = handler(sent.request)
+        except Exception as error:
+            smaller = run_blocking(self._after_refusal(request, sent, error))
+            if smaller is None:
+                raise
+            sent, response = smaller, handler(smaller.request)
+        return run_blocking(self._closed(sent, response))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Do what `wrap_model_call` does, with asyncio."""
+        sent = await self._view(request)
+        try:
+            response = await handler(sent.request)
+        except Exception as error:
+            smaller = await self._after_refusal(request, sent, error)
+            if smaller is None:
+                raise
+            sent, response = smaller, await handler(smaller.request)
+        return await self._closed(sent, response)
+
+    async def _view(self, request: ModelRequest[Any]) -> _Sent:
+        wires = self._wires.of(request.messages)
+        system = None if request.system_message is None else str(request.system_message.text)
+        shown = await self._conversations.view(
+            wires, system=system, **self._place(request.state, _configurable())
+        )
+        return _to_send(request, wires, shown)
+
+    async def _after_refusal(self, request: ModelRequest[Any], sent: _Sent, error: Exception) -> _Sent | None:
+        smaller = await self._conversations.after_refusal(sent.shown, error)
+        return None if smaller is None else _to_send(request, sent.wires, smaller)
+
+    async def _closed(
+        self, sent: _Sent, response: ModelResponse[Any]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return the answer, and with it the ledger for the graph's state."""
+        answer = next((one for one in response.result if isinstance(one, AIMessage)), None)
+        usage = None if answer is None else answer.usage_metadata
+        if usage is not None:
+            await self._conversations.record_usage(sent.shown, usage.get("input_tokens"))
+        if self._is_kept_in_states:
+            return response
+        return ExtendedModelResponse(response, Command(update={KEY: sent.shown.state}))
+
+    # Which conversation it is
+
+    def _place(self, graph: Any, configurable: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the key of a conversation, and its ledger in the graph's state.
+
+        A graph of its own, with a thread, begins anew where its state has no ledger: it is an older
+        checkpoint. What keeps no state of its own from one run to the next, an agent without a thread or one
+        that is a node in another graph, is found again in this process by its messages.
+        """
+        thread = configurable.get("thread_id")
+        key = None if thread is None else str(thread)
+        if self._is_kept_in_states:
+            return {"key": key}
+        ledger = graph.get(KEY) if isinstance(graph, Mapping) else getattr(graph, KEY, None)
+        is_within = "|" in str(configurable.get("checkpoint_ns", ""))
+        if ledger is None and key is not None and not is_within:
+            ledger = {}
+        return {"key": key, "state": ledger}
+
+    def _reading(self, graph: Any, config: Mapping[str, Any]) -> Any:
+        """Give the memory that the read-back tools work with, from the graph's state."""
+        messages = graph.get("messages") if isinstance(graph, Mapping) else getattr(graph, "messages", None)
+        wires = self._wires.of(messages or ())
+        return self._conversations.reading(wires, **self._place(graph, config.get("configurable") or {}))
+
+    def stats(self, key: str | None = None) -> CompressionStats | None:
+        """Return where the newest conversation of a thread stands, or the newest of all; None: none is.
+
+        Args:
+            key: the thread's id.
+        """
+        return self._conversations.stats(key)
+
+
+class _Sent(NamedTuple):
+    """A request as it is sent, and what it was made of."""
+
+    request: ModelRequest[Any]
+    wires: list[Wire]
+    shown: Shown
+
+
+def _to_send(request: ModelRequest[Any], wires: list[Wire], shown: Shown) -> _Sent:
+    messages = to_messages(shown.messages, shown.conversation.spoken, request.messages, wires)
+    return _Sent(request.override(messages=messages), wires, shown)
+
+
+def _configurable() -> Mapping[str, Any]:
+    try:
+        return get_config().get("configurable") or {}
+    except RuntimeError:  # called outside of a graph
+        return {}

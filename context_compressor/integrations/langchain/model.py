@@ -1,0 +1,53 @@
+"""A chat model of LangChain's as summariser."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.asked import AskedModel, Said
+from context_compressor.memory.loops import is_background
+
+_CONFIG: RunnableConfig = {"tags": ["nostream"], "metadata": {"lc_source": "summarization"}}
+"""Keeps what it writes out of the stream of messages, as the framework's own summaries are kept."""
+
+
+def named_model(summarizer: Any) -> Any:
+    """Return the model that a string names, or what was given.
+
+    Raises:
+        InvalidArgumentError: LangChain knows no such model, or lacks the package for it.
+    """
+    if not isinstance(summarizer, str):
+        return summarizer
+    try:
+        return init_chat_model(summarizer)
+    except Exception as error:
+        raise InvalidArgumentError(f"summarizer: no model {summarizer!r}: {error}") from error
+
+
+def asked_model(model: BaseChatModel) -> AskedModel:
+    """Return a summariser that asks a model."""
+
+    async def ask(instructions: str, text: str) -> Said:
+        prompt = [SystemMessage(instructions), HumanMessage(text)]
+        if is_background():
+            # The model's asynchronous client may belong to another loop; what is called without asyncio
+            # has the other client anyhow.
+            answer = await asyncio.to_thread(model.invoke, prompt, _CONFIG)
+        else:
+            answer = await model.ainvoke(prompt, _CONFIG)
+        usage: Any = answer.usage_metadata or {}
+        more = answer.response_metadata
+        reason = more.get("finish_reason") or more.get("stop_reason")
+        read, written = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
+        cut = reason in ("length", "max_tokens")  # as OpenAI and Anthropic say it
+        return Said(str(answer.text), read, written, "length" if cut else str(reason))
+
+    return AskedModel(type(model).__name__, ask)
