@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from context_compressor.readers.documents import GroupReader, Numbered
+from context_compressor.readers.documents import GroupReader, Numbered, load
 from context_compressor.readers.session import Format, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
@@ -39,6 +40,8 @@ def _is_mark(block: dict[str, Any]) -> bool:
     kind = block.get("type")
     if kind == "tool_result":
         return "tool_use_id" in block
+    if kind == "reasoning":
+        return isinstance(block.get("text"), str)
     return kind in _MARKS or (kind == "image" and "source" in block)
 
 
@@ -93,7 +96,8 @@ def _tells_of(block: Part, name: str) -> bool:
     text = text_in(block, "text").lstrip() if block.get("type") == "text" else ""
     # Cline heads the result of `use_subagents` as `[subagents]`.
     names = filter(None, {name, name.removeprefix("use_")})
-    return any(text.startswith((f"[{one} ", f"[{one}]")) for one in names)
+    # `Tool [...] was not executed ...` is what they tell of a call that they passed over.
+    return any(text.startswith((f"[{one} ", f"[{one}]", f"Tool [{one}]")) for one in names)
 
 
 def add_assistant(transcript: Transcript, content: Any, line: int, key: str | None = None) -> None:
@@ -104,15 +108,36 @@ def add_assistant(transcript: Transcript, content: Any, line: int, key: str | No
         kind = str(block.get("type"))
         if kind == "thinking":
             transcript.think(str(block.get("thinking") or ""), line)
-        elif kind == "redacted_thinking":
+        elif kind == "reasoning" and (thoughts := _reasoning(block)):
+            transcript.think(thoughts, line)
+        elif kind in ("redacted_thinking", "reasoning", "thoughtSignature"):
             transcript.leave_out("encrypted thoughts")
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
             call_id = str(block.get("id") or "")
-            transcript.call(call_id, str(block.get("name") or kind), block.get("input") or {}, line)
+            transcript.call(call_id, str(block.get("name") or kind), _input(block), line)
         elif kind.endswith("_tool_result"):
             transcript.answer(str(block.get("tool_use_id") or ""), result_parts(block.get("content")), line)
         else:
             transcript.speak([to_part(block)], line)
+
+
+def _reasoning(block: dict[str, Any]) -> str:
+    """Return the words of a thought as Roo Code keeps one that came from another API."""
+    summary = block.get("summary")
+    texts = [one for one in summary if isinstance(one, str)] if isinstance(summary, list) else []
+    texts += [text_in(one, "text") for one in dicts_in(summary)]
+    return text_in(block, "text") or "\n\n".join(filter(None, texts))
+
+
+def _input(block: dict[str, Any]) -> Any:
+    """Return what a tool was called with; text that is no JSON object, as a patch, becomes part of one."""
+    given = block.get("input") or {}
+    if not isinstance(given, str):
+        return given
+    with suppress(UnreadableError):
+        if isinstance(load(given), dict):
+            return given
+    return {"input": given}
 
 
 def result_parts(content: Any) -> list[Part]:
@@ -183,12 +208,28 @@ def _unwrap(value: Any) -> list[Any]:
     return held
 
 
+def _add_summary(transcript: Transcript, role: str, content: Any, line: int) -> None:
+    """Say a summary of earlier messages, as Roo Code marks it; what stands beside it stays of its speaker."""
+    blocks = blocks_of(content)
+    said = [to_part(block) for block in blocks if block.get("type") == "text"]
+    rest = [block for block in blocks if block.get("type") != "text"]
+    transcript.compact()
+    if said:
+        transcript.say("user", said, line)
+    if rest:
+        (add_assistant if role == "assistant" else add_user)(transcript, rest, line)
+
+
 def _add(transcript: Transcript, item: Any, line: int) -> None:
     item = as_object(item, "expected a message")
     role, content = item.get("role"), item.get("content")
     if item.get("tool_calls"):
         raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
-    if role == "assistant":
+    if role == "assistant" and item.get("type") == "reasoning":  # of its own, beside the reply
+        content = [item]
+    if item.get("isSummary") is True and role in ("assistant", "user"):
+        _add_summary(transcript, role, content, line)
+    elif role == "assistant":
         add_assistant(transcript, content, line)
     elif role == "user":
         add_user(transcript, content, line)

@@ -90,6 +90,10 @@ def _cursor_kind(record: dict[str, Any]) -> str | None:
         return f"tool_call {text_in(record, 'subtype')}"
     if kind == "thinking" and "session_id" in record:
         return f"thinking {text_in(record, 'subtype')}"
+    if kind == "turn_ended":
+        return kind if "status" in record else None
+    if "type" not in record and kind == "system":
+        return "system message" if isinstance(record.get("message"), dict) else None
     return kind if kind in ("system", "result") and "session_id" in record else None
 
 
@@ -97,19 +101,30 @@ def _say_cursor(transcript: Transcript, record: Any, line: int) -> None:
     content = record["message"].get("content")
     results = [block for block in dicts_in(content) if block.get("type") == "tool_result"]
     named = {text_in(block, "tool_use_id") for block in results}
-    waiting = iter([call_id for call_id, _ in transcript.pending if call_id not in named])
-    for block in results:  # the calls have no ids in the file
-        if text_in(block, "tool_use_id") not in dict(transcript.pending):
-            block["tool_use_id"] = next(waiting, block.get("tool_use_id"))
+    pending = dict(transcript.pending)
+    waiting = iter([call_id for call_id in pending if call_id not in named])
+
+    def answering(block: Any) -> Any:
+        """Return a result under the id of a call: those have none in the file."""
+        if block not in results or text_in(block, "tool_use_id") in pending:
+            return block
+        return {**block, "tool_use_id": next(waiting, block.get("tool_use_id"))}
+
+    content = [answering(block) for block in content] if isinstance(content, list) else content
     anthropic.add_user(transcript, content, line)
 
 
 def _reply_cursor(transcript: Transcript, record: Any, line: int) -> None:
     content = record["message"].get("content")
-    for block in dicts_in(content):
-        if block.get("type") == "tool_use":
-            block.setdefault("id", transcript.make_id())
+    if isinstance(content, list):
+        content = [
+            {"id": transcript.make_id(), **block} if _is_nameless(block) else block for block in content
+        ]
     anthropic.add_assistant(transcript, content, line)
+
+
+def _is_nameless(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_use" and "id" not in block
 
 
 def _call_cursor(transcript: Transcript, record: Any, line: int) -> None:
@@ -122,7 +137,7 @@ def _call_cursor(transcript: Transcript, record: Any, line: int) -> None:
         **(held if isinstance(held, dict) else {}),
     }
     found = ("result.success.content", "result.success", "result.error", "result")
-    calls("id", "name", "args", result=found)(transcript, told, line)
+    calls("id", "name", "args", "arguments", result=found)(transcript, told, line)
 
 
 def _think_cursor(transcript: Transcript, record: Any, line: int) -> None:
@@ -131,21 +146,65 @@ def _think_cursor(transcript: Transcript, record: Any, line: int) -> None:
 
 
 def _prune_cursor(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
-    """Note where no results are, and give calls that are done the arguments with which they began."""
+    """Note where no results are; tell calls that are done with the arguments with which they began, and
+    texts that came in pieces, then whole, once.
+    """
     records = [item for _, item in items if isinstance(item, dict)]
     kinds = {text_in(block, "type") for one in records for block in dicts_in(pick(one, "message.content"))}
     if "tool_use" in kinds and "tool_result" not in kinds:
         transcript.note("results of tools are not in the file")
     begun: dict[tuple[str, str], Any] = {}
-    for record in records:
-        called = record.get("tool_call")
-        for name, held in called.items() if isinstance(called, dict) else ():
-            key = text_in(record, "call_id"), name
-            if isinstance(held, dict) and "args" in held:
-                begun.setdefault(key, held["args"])
-            elif isinstance(held, dict) and key in begun:
-                held["args"] = begun[key]
-    return items
+    kept: list[Numbered] = []
+    pieces: list[str] = []
+    """The texts that stand last among those kept, nothing between them."""
+    for line, item in items:
+        text = _streamed(item)
+        at = _piece_from(pieces, text)
+        if at is not None:
+            transcript.leave_out("pieces of texts that follow whole", len(pieces) - at)
+            del kept[at - len(pieces) :], pieces[at:]
+        if text:
+            pieces.append(text)
+        else:
+            pieces = []
+        kept.append((line, _with_arguments(item, begun)))
+    return kept
+
+
+def _streamed(record: Any) -> str:
+    """Return the text of a record of a stream that has one and nothing else."""
+    is_reply = isinstance(record, dict) and record.get("type") == "assistant" and "session_id" in record
+    content = pick(record, "message.content") if is_reply else None
+    is_text = isinstance(content, list) and len(content) == 1 and pick(content, "0.type") == "text"
+    return text_in(content[0], "text") if isinstance(content, list) and is_text else ""
+
+
+def _piece_from(pieces: list[str], whole: str) -> int | None:
+    """Return from which piece on all of them make up a whole, if they do."""
+    if not whole:
+        return None
+    length = 0
+    for at in range(len(pieces) - 1, -1, -1):
+        length += len(pieces[at])
+        if length >= len(whole):
+            return at if "".join(pieces[at:]) == whole else None
+    return None
+
+
+def _with_arguments(record: Any, begun: dict[tuple[str, str], Any]) -> Any:
+    """Return a record whose call has the arguments with which it began; `begun` keeps those."""
+    called = record.get("tool_call") if isinstance(record, dict) else None
+    if not isinstance(called, dict):
+        return record
+    told = {}
+    for name, held in called.items():
+        key = text_in(record, "call_id"), name
+        if isinstance(held, dict) and "args" in held:
+            begun.setdefault(key, held["args"])
+        elif isinstance(held, dict) and key in begun:
+            held = {**held, "args": begun[key]}
+        told[name] = held
+    return {**record, "tool_call": told}
 
 
 cursor = TableReader(
@@ -156,8 +215,9 @@ cursor = TableReader(
         "assistant": (begins, _reply_cursor),
         "tool_call completed": (_call_cursor,),
         "thinking delta": (_think_cursor,),
+        "system message": (says("system", "message.content"),),
         "system": (names("session_id"), *bookkeeping("system")["system"]),
-        **bookkeeping("tool_call started", "thinking completed", "result"),
+        **bookkeeping("tool_call started", "thinking completed", "result", "turn_ended"),
     },
     _prune_cursor,
 )
@@ -295,6 +355,17 @@ def _opencode_kind(record: dict[str, Any]) -> str | None:
     return "event" if is_event else "error" if "sessionID" in record and "error" in record else None
 
 
+def _prune_opencode(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
+    """Leave out earlier states of a call that a stream tells of several times."""
+    last = {call_id: place for place, (_, item) in enumerate(items) if (call_id := pick(item, "part.callID"))}
+    kept = [
+        item for place, item in enumerate(items) if last.get(pick(item[1], "part.callID"), place) == place
+    ]
+    if len(kept) < len(items):
+        transcript.leave_out("earlier states of calls", len(items) - len(kept))
+    return kept
+
+
 opencode = TableReader(
     Format.OPENCODE,
     _opencode_kind,
@@ -304,6 +375,7 @@ opencode = TableReader(
         "event": (names("sessionID"), each("part", by("type"), _PART)),
         **bookkeeping("error"),
     },
+    _prune_opencode,
 )
 
 # pi: `~/.pi/agent/sessions`

@@ -124,26 +124,34 @@ _STRANGERS = {
 """Formats that are known and not read, each with how a message of it looks."""
 
 
-_NO_SESSIONS = {
-    "answers of a chat API; read the conversations that they belong to": {"choices", "object"},
-    "answers of Gemini; read the conversations that they belong to": {"candidates"},
-    "the prompt history of Claude Code; its sessions are in ~/.claude/projects": {"display", "project"},
-    "the prompt history of Codex; its sessions are in ~/.codex/sessions": {"session_id", "ts", "text"},
-    "OpenTelemetry traces; export the messages that they carry": {"resourceSpans"},
-}
+_SHOWN = "what the window of Cline or Roo Code shows; read the api_conversation_history.json beside it"
+_NO_SESSIONS: list[tuple[str, set[str]]] = [
+    ("answers of a chat API; read the conversations that they belong to", {"choices", "object"}),
+    ("answers of Gemini; read the conversations that they belong to", {"candidates"}),
+    ("the prompt history of Claude Code; its sessions are in ~/.claude/projects", {"display", "project"}),
+    ("the prompt history of Codex; its sessions are in ~/.codex/sessions", {"session_id", "ts", "text"}),
+    ("OpenTelemetry traces; export the messages that they carry", {"resourceSpans"}),
+    ("runs of LangSmith; export the messages in their inputs and outputs", {"run_type", "inputs"}),
+    (
+        "a trajectory in the ATIF format; read the transcript that it was made from",
+        {"schema_version", "steps"},
+    ),
+    ("requests with answers that are no messages, as streams are not", {"request", "response"}),
+    (_SHOWN, {"ts", "type", "say"}),
+    (_SHOWN, {"ts", "type", "ask"}),
+]
 """What is written beside sessions, by the keys it has, and where these are."""
 
 
 def name_stranger(sample: Sequence[Any]) -> str | None:
     """Return what most values look like that are no sessions, by their keys; None where that is not known."""
+    values = [one for value in sample for one in (value if isinstance(value, list) else [value])]
     found = Counter(
         name
-        for value in sample
-        if isinstance(value, dict)
-        for name, keys in _NO_SESSIONS.items()
-        if keys <= value.keys()
+        for value in dicts_in(values)
+        for name in {name for name, keys in _NO_SESSIONS if keys <= value.keys()}
     )
-    return next((name for name, count in found.most_common(1) if 2 * count > len(sample)), None)
+    return next((name for name, count in found.most_common(1) if 2 * count > len(values)), None)
 
 
 def open_wrapper(document: Document, format: Format | None) -> Document:
@@ -165,6 +173,8 @@ def _opened(value: Any) -> list[Any]:
         return [value]
     if isinstance(value.get("loglines"), list):
         return list(value["loglines"])
+    if exchange := _exchange(value):
+        return [{**exchange, "id": _id_of(exchange, value)}]
     one = first_in(value, "body", "llm_context")
     held = [one] if isinstance(one, dict) else value.get("samples")
     agents = value.get("agent_states")  # of a saved AutoGen team, each with a context of its own
@@ -178,6 +188,19 @@ def _opened(value: Any) -> list[Any]:
         pairs = [one if isinstance(one, list) else [one] for one in messages]
         wrapped = [{"id": _id_of(value), "messages": [item for pair in pairs for item in pair]}]
     return wrapped or [value]
+
+
+def _exchange(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a request that got an answer, which stands behind it, where a log has both."""
+    request, answer = (pick(value, f"{key}.body", key) for key in ("request", "response"))
+    if not isinstance(request, dict) or not isinstance(answer, dict):
+        return None
+    if "input" in request and isinstance(answer.get("output"), list):
+        return {**request, "output": answer["output"]}
+    said = pick(answer, "choices.0.message", "message") or answer
+    if not _holds_messages(request) or not isinstance(said, dict) or not {"role", "content"} & said.keys():
+        return None
+    return {**request, "messages": [*request["messages"], {"role": "assistant", **said}]}
 
 
 def _holds_messages(value: Any) -> bool:

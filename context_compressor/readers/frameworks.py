@@ -157,6 +157,7 @@ swe_agent = TableReader(
         ),
         "tool": (answers(["tool_call_ids.0", "tool_call_id"], "content"),),
     },
+    among=lambda record: _role_of(record, True),
 )
 
 # Inspect: `messages` of a sample
@@ -194,6 +195,7 @@ inspect = TableReader(
         ),
         "tool": (_answer_inspect,),
     },
+    among=lambda record: _role_of(record, True),
 )
 
 # Pydantic AI: `ModelMessagesTypeAdapter.dump_json`
@@ -214,7 +216,7 @@ _RESPONSE = {
     "thinking": (thinks("content"),),
     "tool-call": (calls("tool_call_id", "tool_name", "args"),),
     "builtin-tool-call": (calls("tool_call_id", "tool_name", "args"),),
-    "builtin-tool-return": (answers(["tool_call_id"], "content"),),
+    **dict.fromkeys(("builtin-tool-return", "tool-return"), (answers(["tool_call_id"], "content"),)),
     "file": (lambda transcript, part, line: transcript.speak(parts_of(part.get("content")), line),),
     "compaction": (compacts("content"),),
 }

@@ -11,6 +11,7 @@ from context_compressor.readers.transcript import (
     Part,
     Transcript,
     as_object,
+    content_blocks,
     dicts_in,
     first_in,
     keys_of,
@@ -20,7 +21,6 @@ from context_compressor.readers.transcript import (
     text_in,
     text_part,
     to_part,
-    to_parts,
 )
 
 FORMAT = Format.RESPONSES
@@ -65,7 +65,8 @@ def is_item(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     if value.get("type") in _ITEM_TYPES:
-        return True
+        # With a role it is a message of Roo Code's, which keeps such thoughts among others.
+        return value["type"] != "reasoning" or "role" not in value
     return any(part.get("type") in _PART_TYPES for part in dicts_in(value.get("content")))
 
 
@@ -89,7 +90,7 @@ def add_item(transcript: Transcript, item: Any, line: int) -> None:
         _add_hosted(transcript, item, kind, line)
     elif kind.endswith("_output"):
         call_id = text_in(item, "call_id", "id")  # that of a local shell says `id`
-        transcript.answer(call_id, _output_parts(item), line)
+        transcript.answer(call_id, _output_parts(transcript, item), line)
     elif kind.endswith("_call"):
         _add_call(transcript, item, kind, line)
     elif kind in _SILENT:
@@ -102,7 +103,7 @@ def _add_message(transcript: Transcript, item: dict[str, Any], line: int) -> Non
     role = item.get("role")
     if role not in _ROLES:
         raise UnreadableError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
-    parts = to_parts(item.get("content"), "parts")
+    parts = _parts(transcript, item.get("content"))
     if role != "assistant":
         transcript.say(str(role), parts, line)
         return
@@ -141,13 +142,27 @@ def _add_hosted(transcript: Transcript, item: dict[str, Any], kind: str, line: i
     transcript.hosted_call(text_in(item, "id"), name, arguments, [opaque_part(result)], line)
 
 
-def _output_parts(item: dict[str, Any]) -> list[Part]:
+def _parts(transcript: Transcript, content: Any) -> list[Part]:
+    """Return content as parts; images of which nothing is there are left out."""
+    blocks = content_blocks(content, "parts")
+    kept = [block for block in blocks if not _is_gone(block)]
+    if len(kept) < len(blocks):
+        transcript.leave_out("images without data", len(blocks) - len(kept))
+    return [to_part(block) for block in kept]
+
+
+def _is_gone(block: dict[str, Any]) -> bool:
+    is_image = block.get("type") in ("input_image", "computer_screenshot")
+    return is_image and not (block.get("image_url") or block.get("file_id"))
+
+
+def _output_parts(transcript: Transcript, item: dict[str, Any]) -> list[Part]:
     output = first_in(item, "output", "tools", "result")
     if isinstance(output, dict):
         # Codex once wrapped text so; a screenshot is a part by itself.
         held = output.get("content")
-        return [text_part(held) if isinstance(held, str) else to_part(output)]
-    return to_parts(output, "parts") if isinstance(output, list) else [opaque_part(output or "")]
+        return [text_part(held)] if isinstance(held, str) else _parts(transcript, [output])
+    return _parts(transcript, output) if isinstance(output, list) else [opaque_part(output or "")]
 
 
 def _texts(parts: Any) -> list[str]:

@@ -45,6 +45,8 @@ MAX_UNPACKED = 256 * 2**20
 """Bytes that a gzipped file may have when it is unpacked, unless somebody allows more."""
 _STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
 """What a `FileOffloadStore` holds: no sessions, but what left their views."""
+_EVENT = re.compile(r"event-\d+-[0-9a-f-]+\.json")
+"""What OpenHands calls the files of a conversation, an event in each."""
 
 
 def open_file(path: Path) -> IO[bytes]:
@@ -266,8 +268,9 @@ def read_path(
 ) -> Iterator[Session]:
     """Yield the sessions of a file, or of every file below a directory, as they are read.
 
-    In a directory a session is known by its file's name below it where it has no id of its own. A file that
-    cannot be read becomes a problem; those that are no transcripts are one problem, which says how many.
+    In a directory a session is known by its file's name below it where it has no id of its own. Files with an
+    event each are one session, known by the name of their folder. A file that cannot be read becomes a
+    problem; those that are no transcripts are one problem, which says how many.
 
     Raises:
         UnreadableError: the file, not a directory, cannot be read.
@@ -281,9 +284,9 @@ def read_path(
         problems.append(Problem(str(error.filename), None, f"cannot be listed: {error.strerror or error}"))
 
     strangers: list[str] = []
-    for file in walk(path, note):
+    for file, files in groupby(walk(path, note), _conversation_of):
         try:
-            with open_file(file) as stream:
+            with _open_joined(list(files)) as stream:
                 sessions = list(read_stream(stream, str(file), problems, format, max_unpacked))
         except UnreadableError as error:
             if error.is_stranger:
@@ -292,7 +295,7 @@ def read_path(
                 problems.append(error.at(str(file)))
             continue
         for session in sessions:
-            name = file.relative_to(path).as_posix()
+            name = file.name if file == path else file.relative_to(path).as_posix()
             name = name if session.line is None else f"{name}:{session.line}"
             yield session if session.id else replace(session, id=name)
     if strangers:
@@ -303,6 +306,22 @@ def read_path(
             else f"{count:,} files are no transcripts, like {first}"
         )
         problems.append(Problem(str(path), None, why))
+
+
+def _conversation_of(file: Path) -> Path:
+    """Return the file, or the folder of which each file holds an event."""
+    return file.parent if _EVENT.fullmatch(file.name) else file
+
+
+def _open_joined(files: Sequence[Path]) -> IO[bytes]:
+    """Open a file, or several of one value each as a file with a line for each."""
+    if len(files) == 1:
+        return open_file(files[0])
+    lines = []
+    for file in files:
+        with open_file(file) as stream:
+            lines.append(b" ".join(stream.read().splitlines()))  # JSON has no line breaks but between values
+    return io.BytesIO(b"\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,6 +223,7 @@ class TableReader:
         table: what each type says.
         prune: takes out records that others replace or take back, and tells how many.
         id_keys: under which a holder of records says what it calls itself.
+        among: returns the type of a record that nothing marks, where others tell of the format.
     """
 
     def __init__(
@@ -232,9 +233,10 @@ class TableReader:
         table: Table,
         prune: Prune | None = None,
         id_keys: tuple[str, ...] = ("id", "session_id", "sessionId", "info.id"),
+        among: Kind = lambda _: None,
     ) -> None:
         self.FORMAT = format
-        self._kind, self._table, self._id_keys = kind, table, id_keys
+        self._kind, self._table, self._id_keys, self._among = kind, table, id_keys, among
         self._groups = GroupReader(
             format,
             is_item=self._is_own,
@@ -274,7 +276,7 @@ class TableReader:
 
     def _add(self, transcript: Transcript, item: Any, line: int) -> None:
         item = as_object(item, f"expected a record of {self.FORMAT.title}")
-        kind = self._kind(item)
+        kind = self._kind(item) or self._among(item)
         steps = self._table.get(kind or "")
         if steps is None:
             what = f"type {kind!r} is not known" if kind else f"has no type ({keys_of(item)})"

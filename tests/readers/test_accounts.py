@@ -253,6 +253,13 @@ def test_what_no_format_has_a_word_for_is_told_by_kind():
     [
         ({"object": "chat.completion", "choices": [{"message": SAID}]}, "answers of a chat API"),
         ({"display": "hi", "project": "/w"}, "the prompt history of Claude Code"),
+        (
+            [{"ts": 1, "type": "say", "say": "text"}, {"ts": 2, "type": "ask", "ask": "tool"}],
+            "what the window of Cline",
+        ),
+        ({"run_type": "llm", "inputs": {"messages": [[SAID]]}, "outputs": {}}, "runs of LangSmith"),
+        ({"schema_version": "ATIF-v1.4", "steps": [{"source": "user"}]}, "a trajectory in the ATIF format"),
+        ({"request": {"messages": [SAID]}, "response": {"body": "event: ping"}}, "requests with answers"),
     ],
 )
 def test_what_stands_beside_sessions_is_refused_by_its_name(value, name):

@@ -143,6 +143,25 @@ def test_a_fork_keeps_its_own_id():
     assert session.id == "t1"
 
 
+def test_images_without_data_are_left_out_with_a_note():
+    parts = [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": None}]
+    call = {"type": "function_call", "name": "look", "arguments": "{}", "call_id": "c"}
+    items = [
+        {"type": "message", "role": "user", "content": parts},
+        call,
+        {"type": "function_call_output", "call_id": "c", "output": parts},
+    ]
+    meta = {"type": "session_meta", "payload": {"id": "s"}}
+    (session,) = read_lines([meta, *({"type": "response_item", "payload": item} for item in items)]).sessions
+
+    assert outline(session.messages) == [
+        ("user", "see"),
+        ("assistant", (None, ("c", "look"))),
+        ("tool c", "see"),
+    ]
+    assert "left out: images without data (2)" in session.notes
+
+
 def test_an_item_that_is_none_is_named_and_the_rest_is_read():
     reading = read_lines(
         [

@@ -12,7 +12,7 @@ import pytest
 
 from context_compressor import CompressedMemory, FileOffloadStore
 from context_compressor.readers import Format, Problem, UnreadableError, read_all, read_path, read_stream
-from tests.readers.support import SAMPLES, read_lines, read_text, read_value
+from tests.readers.support import SAMPLES, read_lines, read_sample, read_text, read_value
 
 HI = '{"role": "user", "content": "hi"}'
 HI_DICT = json.loads(HI)
@@ -185,6 +185,23 @@ def test_a_directory_is_read_in_the_same_order_always(mixed):
 
     assert first == [(session.source, session.line) for session in read_all(mixed, str(mixed)).sessions]
     assert first == sorted(first, key=lambda place: (place[0].count("/"), place))
+
+
+def test_files_with_an_event_each_are_a_session(tmp_path):
+    lines = (SAMPLES / "openhands_sdk.jsonl").read_text("utf-8").splitlines()
+    events = tmp_path / "talk" / "events"
+    events.mkdir(parents=True)
+    for number, line in enumerate(lines):
+        value = json.dumps(json.loads(line), indent=2)
+        (events / f"event-{number:05d}-00ff-{number}.json").write_text(value, "utf-8")
+    (tmp_path / "talk" / "base_state.json").write_text("{}", "utf-8")
+    whole = read_sample("openhands_sdk.jsonl").sessions[0]
+
+    for directory, id in ((tmp_path, "talk/events"), (events, "events")):
+        reading = read_all(directory, "d")
+        (session,) = reading.sessions
+        assert (session.id, session.messages) == (id, whole.messages)
+        assert len(reading.problems) == (directory == tmp_path)
 
 
 def test_a_directory_without_a_session_says_so(tmp_path):

@@ -268,6 +268,65 @@ def test_results_told_in_words_go_to_the_calls_in_their_order():
     ]
 
 
+def test_cline_tells_of_calls_that_it_passed_over():
+    calls = [
+        {"type": "tool_use", "id": f"c{n}", "name": "read_file", "input": {"path": path}}
+        for n, path in enumerate(["log.md", "tide.md"])
+    ]
+    told = ["[read_file for 'log.md'] Result:", "calm", "Tool [read_file] was not executed: one at a time."]
+    words = [{"type": "text", "text": text} for text in told]
+    (session,) = read_value(
+        [{"role": "assistant", "content": calls}, {"role": "user", "content": words}]
+    ).sessions
+
+    assert outline(session.messages)[1:] == [("tool c0", words[:2]), ("tool c1", told[2])]
+
+
+def test_thoughts_and_summaries_of_roo_code_are_read_as_what_they_are():
+    call = {"type": "tool_use", "id": "c", "name": "read_file", "input": {"path": "log.md"}}
+    thought = {"type": "reasoning", "text": "The log will tell.", "summary": []}
+    sealed = {"type": "reasoning", "encrypted_content": "x", "summary": []}
+    signed = {"type": "thoughtSignature", "thoughtSignature": "x"}
+    summary = [{"type": "reasoning", "text": "Condensing."}, {"type": "text", "text": "It was calm."}]
+    (session,) = read_value(
+        [
+            {"role": "user", "content": [{"type": "text", "text": "Calm?"}], "condenseParent": "s"},
+            {"role": "assistant", "content": [], **sealed},
+            {"role": "assistant", "content": [sealed, thought, call, signed], "ts": 1},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "calm"}]},
+            {"role": "assistant", "content": summary, "isSummary": True, "condenseId": "s"},
+            {"role": "user", "content": "Go on."},
+        ]
+    ).sessions
+
+    assert session.format is Format.ANTHROPIC
+    assert outline(session.messages) == [
+        ("user", "Calm?"),
+        ("assistant", ((None, "The log will tell."), ("c", "read_file"))),
+        ("tool c", "calm"),
+        ("user", "It was calm."),
+        ("assistant", (None, "Condensing.")),
+        ("user", "Go on."),
+    ]
+    assert session.compacted_at == (3,)
+    assert session.notes[0] == "left out: encrypted thoughts (3), replies without words (1)"
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments_"),
+    [
+        ("*** Begin Patch", '{"input": "*** Begin Patch"}'),
+        ("{'path': 'log.md'}", "{\"input\": \"{'path': 'log.md'}\"}"),
+        ('{"path": "log.md"}', '{"path": "log.md"}'),
+    ],
+)
+def test_text_that_a_tool_was_called_with_becomes_an_object(given, arguments_):
+    call = {"type": "tool_use", "id": "c", "name": "patch", "input": given}
+    (session,) = read_value([{"role": "assistant", "content": [call]}]).sessions
+
+    assert arguments(session.messages) == {"c": arguments_}
+
+
 def test_words_that_name_no_tool_are_no_result():
     (session,) = read_value(
         [

@@ -1,5 +1,6 @@
 """Formats that are told by tables; the samples are invented, in the shapes that the sources write."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from context_compressor.readers import Format, UnreadableError
+from context_compressor.readers.coding_agents import cursor
+from context_compressor.readers.documents import Document
 from tests.readers.support import PNG, SAMPLES, arguments, outline, read_lines, read_sample, read_value
 
 ASKED = ("user", "When is high water?")
@@ -215,6 +218,11 @@ CONTEXT = [{"type": "UserMessage", "content": "hi", "source": "user"}]
         ({"instance_id": "i", "history": [CHAT]}, Format.OPENAI, "i"),
         ({"conversations": CHAT, "id": 3}, Format.OPENAI, "3"),
         ({"url": "/v1", "id": "r", "body": {"model": "m", "messages": CHAT}}, Format.OPENAI, "r"),
+        (
+            {"request": {"messages": CHAT[:1]}, "response": {"choices": [{"message": CHAT[1]}]}},
+            Format.OPENAI,
+            None,
+        ),
         ({"loglines": SEEN}, Format.CLAUDE_CODE, "s"),
         ({"samples": [{"id": "a", "messages": CHAT}]}, Format.OPENAI, "a"),
         ({"type": "AssistantAgentState", "llm_context": {"messages": CONTEXT}}, Format.AUTOGEN, None),
@@ -228,6 +236,36 @@ def test_lists_are_found_in_what_wraps_them(value, format, id):
         assert (session.format, session.id) == (format, id)
         assert session.messages[0] == CHAT[0]
         assert reading.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "format"),
+    [
+        (
+            {"system": "Be brief.", "messages": CHAT[:1]},
+            {"id": "m", "role": "assistant", "content": [{"type": "text", "text": "ho"}]},
+            Format.ANTHROPIC,
+        ),
+        (
+            {"system": "Be brief.", "messages": CHAT[:1]},
+            {"content": [{"type": "text", "text": "ho"}]},
+            Format.ANTHROPIC,
+        ),
+        (
+            {"model": "m", "instructions": "Be brief.", "input": "hi"},
+            {"object": "response", "output": [{"type": "message", "role": "assistant", "content": "ho"}]},
+            Format.RESPONSES,
+        ),
+    ],
+)
+def test_a_request_is_followed_by_its_answer_in_a_log_of_both(request_, answer, format):
+    for value in (
+        {"request": request_, "response": answer},
+        {"time": 1, "request": {"url": "/v1", "body": request_}, "response": {"status": 200, "body": answer}},
+    ):
+        for session in (*read_value(value).sessions, *read_lines([value, value]).sessions):
+            assert session.format is format
+            assert outline(session.messages) == [("system", "Be brief."), ("user", "hi"), ("assistant", "ho")]
 
 
 def test_records_of_other_types_are_named_by_their_type():
@@ -364,6 +402,84 @@ def test_thoughts_and_arguments_of_a_cursor_stream_are_kept() -> None:
     assert arguments(session.messages) == {"c": '{"path": "t"}'}
 
 
+def test_a_call_that_an_opencode_stream_tells_as_it_runs_and_done_is_one() -> None:
+    def state(**more: Any) -> Any:
+        part = {"type": "tool", "callID": "c", "tool": "look", "state": {"input": {"at": "sea"}, **more}}
+        return {"type": "tool_use", "sessionID": "s", "part": part}
+
+    said = {"type": "text", "sessionID": "s", "part": {"type": "text", "text": "Calm."}}
+    [session] = read_lines([state(status="running"), state(status="completed", output="calm"), said]).sessions
+    assert outline(session.messages) == [
+        ("assistant", ("Calm.", ("c", "look"))),
+        ("tool c", "calm"),
+    ]
+    assert session.notes == ("left out: earlier states of calls (1)",)
+
+
+def test_texts_that_a_cursor_stream_tells_in_pieces_and_then_whole_are_told_once() -> None:
+    def says(text: str, **more: Any) -> Any:
+        message = {"role": "assistant", "content": [{"type": "text", "text": text}]}
+        return {"type": "assistant", "session_id": "s", "message": message, **more}
+
+    function = {"name": "look", "arguments": '{"at": "sea"}', "result": {"success": {"content": "calm"}}}
+    call = {"type": "tool_call", "subtype": "completed", "session_id": "s", "call_id": "c"}
+    records = [
+        *[says(text, timestamp_ms=1) for text in ("I lo", "ok", " out.", "I look out.")],
+        {**call, "tool_call": {"function": function}},
+        *[says(text) for text in ("It is", " calm.", "It is calm.", "Sail.")],
+    ]
+    [session] = read_lines(records).sessions
+    assert outline(session.messages) == [
+        ("assistant", ("I look out.", ("c", "look"))),
+        ("tool c", "calm"),
+        ("assistant", "It is calm."),
+        ("assistant", "Sail."),
+    ]
+    assert arguments(session.messages) == {"c": '{"at": "sea"}'}
+    assert session.notes == ("left out: pieces of texts that follow whole (5)",)
+
+
+def test_the_ends_of_turns_in_a_cursor_transcript_are_no_messages() -> None:
+    def says(role: str, text: str) -> Any:
+        return {"role": role, "message": {"content": [{"type": "text", "text": text}]}}
+
+    ended = {"type": "turn_ended", "status": "aborted", "error": "stopped"}
+    reading = read_lines([says("system", "Be brief."), says("user", "When?"), ended, ended, ended])
+    [session] = reading.sessions
+    assert (session.format, reading.problems) == (Format.CURSOR, ())
+    assert outline(session.messages) == [("system", "Be brief."), ("user", "When?")]
+    assert session.notes == ("left out: turn_ended (3)",)
+
+
+def test_reading_leaves_the_records_of_cursor_as_they_are() -> None:
+    def says(role: str, *blocks: Any) -> Any:
+        return {"role": role, "message": {"content": list(blocks)}}
+
+    records = [
+        says("assistant", {"type": "tool_use", "name": "Read", "input": {}}),
+        says("user", {"type": "tool_result", "tool_use_id": "t1", "content": "six"}),
+        {
+            "type": "tool_call",
+            "subtype": "started",
+            "call_id": "c",
+            "tool_call": {"lsToolCall": {"args": {}}},
+        },
+        {"type": "tool_call", "subtype": "completed", "call_id": "c", "tool_call": {"lsToolCall": {}}},
+    ]
+    before = json.dumps(records)
+    document = Document("f", io.BytesIO(b"{}"), [])
+    (session,) = cursor.read(document.part(iter(enumerate(records, 1))))
+    assert len(session.messages) == 3
+    assert json.dumps(records) == before
+
+
+def test_a_gemini_session_whose_messages_have_parts_is_refused_by_name() -> None:
+    said = {"id": "1", "type": "user", "parts": [{"text": "When?"}]}
+    told = {"id": "2", "type": "gemini", "parts": [{"text": "At six."}, {"functionCall": {"name": "look"}}]}
+    with pytest.raises(UnreadableError, match="looks like Gemini contents"):
+        read_value({"sessionId": "g", "projectHash": "h", "messages": [said, told]})
+
+
 def test_a_record_whose_parent_is_not_in_the_file_follows_the_one_before_it() -> None:
     def record(id: str, parent: str, text: str) -> Any:
         message = {"role": "user", "content": text}
@@ -392,6 +508,18 @@ def test_openhands_goes_on_from_one_branch_and_keeps_what_skills_add() -> None:
     assert outline(session.messages) == [("user", said)]
 
 
+def test_what_openhands_adds_to_its_instructions_is_kept() -> None:
+    text = {"type": "text", "text": "Be brief."}
+    system = {"kind": "SystemPromptEvent", "source": "agent", "id": "a", "system_prompt": text}
+    context = {"type": "text", "text": "The harbor is north."}
+    [session] = read_lines([{**system, "dynamic_context": context}, {**system, "id": "b"}]).sessions
+    assert outline(session.messages) == [
+        ("system", "Be brief."),
+        ("user", "The harbor is north."),
+        ("system", "Be brief."),
+    ]
+
+
 def test_openhands_calls_without_ids_are_told_apart() -> None:
     def act(**more: Any) -> Any:
         return {"source": "agent", **more}
@@ -402,6 +530,24 @@ def test_openhands_calls_without_ids_are_told_apart() -> None:
     ids = [call["id"] for message in session.messages for call in message.get("tool_calls", ())]
     assert len(set(ids)) == 2
     assert outline(session.messages)[-1] == ("user", "no such action")
+
+
+@pytest.mark.parametrize("mark", [{"source": "input"}, {"agent": "main", "message_type": "observation"}])
+def test_messages_that_nothing_marks_are_read_among_those_that_are_marked(mark) -> None:
+    system = {"id": "a", "role": "system", "content": "Be brief."}
+    said = {"id": "b", "role": "user", "content": "When?", **mark}
+    plain = {"role": "assistant", "content": "At six."}
+    reading = read_value({"samples": [{"id": 1, "messages": [system, said, plain, said, said]}]})
+    [session] = reading.sessions
+    assert session.format is (Format.INSPECT if "source" in mark else Format.SWE_AGENT)
+    assert reading.problems == ()
+    assert [said for _, said in outline(session.messages)] == [
+        "Be brief.",
+        "When?",
+        "At six.",
+        "When?",
+        "When?",
+    ]
 
 
 def test_the_error_of_an_inspect_result_stands_behind_what_it_printed() -> None:
