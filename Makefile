@@ -10,11 +10,12 @@ BIN = $(VENV)/bin
 # Frameworks that cannot be installed beside the others.
 APART = build/venvs
 
-.PHONY: help demo test lint format bench peers dist extras clean
+.PHONY: help demo test all lint format bench peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
 	@echo "make test    formatting, lint, types and tests"
+	@echo "make all     the same, and every test with all its parameters"
 	@echo "make lint    formatting, lint and types only"
 	@echo "make format  mend what formatter and linter can mend"
 	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
@@ -32,6 +33,10 @@ test: lint
 	-@$(BIN)/python benchmarks/peers/make.py reme
 	-@$(MAKE) --no-print-directory $(APART)/agentscope2/installed
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+all: lint
+	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed
+	$(BIN)/python -m pytest --all -n auto --dist worksteal
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

@@ -1,8 +1,12 @@
-"""Hypothesis profiles: `default` explores, `ci` always draws the same examples; and a plain environment."""
+"""Hypothesis profiles (`default` explores, `ci` draws the same examples), a plain environment, and variants.
+
+A test marked `variants(n)` is run with its first n parameters only, unless `--all` is given.
+"""
 
 import os
 import re
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No wall-clock limits anywhere: a busy machine must not fail a test.
@@ -22,3 +26,30 @@ def pytest_sessionstart() -> None:
     """
     for name in [name for name in os.environ if _THEIRS.fullmatch(name)]:
         del os.environ[name]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run tests with all their parameters")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "variants(n): without --all, run the first n parameters only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out further variants."""
+    if config.getoption("--all"):
+        return
+    seen: dict[tuple[str, str], int] = {}
+    left: list[pytest.Item] = []
+    for item in items:
+        mark = item.get_closest_marker("variants")
+        if mark is not None:
+            name = item.nodeid.partition("::")[0], item.nodeid.partition("::")[2].partition("[")[0]
+            seen[name] = seen.get(name, 0) + 1
+            if seen[name] > mark.args[0]:
+                left.append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        gone = set(map(id, left))
+        items[:] = [item for item in items if id(item) not in gone]

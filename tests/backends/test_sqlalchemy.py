@@ -56,6 +56,7 @@ class TestHistory(HistoryContract):
     pass
 
 
+@pytest.mark.variants(1)
 class TestMemory(MemoryOverHistoryContract):
     pass
 

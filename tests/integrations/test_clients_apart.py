@@ -236,6 +236,7 @@ def test_wrong_arguments_are_named() -> None:
             stats_of(client)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["openai_client.py", "dashscope_client.py", "anthropic_client.py"])
 async def test_the_examples_work_for_sixty_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script()

@@ -90,13 +90,14 @@ async def run(agent: Any, how: str, given: Any, config: Any) -> Any:
     return states[-1]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("how", "options"),
     [
         ("ainvoke", {"use_responses_api": True, "output_version": "responses/v1"}),
+        ("stream", {"streaming": True, "use_responses_api": True, "output_version": "v1"}),
         ("astream", {"streaming": True}),
         ("invoke", {}),
-        ("stream", {"streaming": True, "use_responses_api": True, "output_version": "v1"}),
     ],
 )
 async def test_sixty_turns_are_never_refused(how: str, options: Dict, workplace: Workplace) -> None:
@@ -579,7 +580,6 @@ def test_a_reply_tells_its_thoughts_and_each_call_once() -> None:
         ({"type": "text", "text": None}, "text"),
         ("words", "text"),
     ],
-    ids=str,
 )
 async def test_every_block_is_read_and_goes_back_as_it_was(block: Any, kind: str) -> None:
     messages: list[AnyMessage] = [HumanMessage([{"type": "text", "text": "Look."}, block])]

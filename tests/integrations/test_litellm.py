@@ -118,6 +118,7 @@ async def work(ask: Ask, run: Callable[[str, Dict], str], messages: list[Any], *
             messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("way", ["whole", "streamed", "routed"])
 async def test_sixty_turns(way: str, place: Workplace) -> None:
     c = use(max_total_tokens=BUDGET)

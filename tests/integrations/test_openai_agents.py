@@ -105,8 +105,9 @@ def outputs(items: list[Any]) -> list[str]:
     return [item["output"] for item in items if item.get("type") == "function_call_output"]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
-    ("kind", "way"), [("responses", whole), ("responses", streamed), ("chat", whole), ("chat", streamed)]
+    ("kind", "way"), [("responses", streamed), ("chat", whole), ("responses", whole), ("chat", streamed)]
 )
 async def test_sixty_turns(kind: str, way: Way, place: Workplace) -> None:
     worker, session = Worker(reasoning=kind == "responses"), SQLiteSession("one")

@@ -98,13 +98,14 @@ async def go(agent: Agent[Any, str], how: str, prompt: str = REQUEST, **options:
     return (await agent.run(prompt, event_stream_handler=listen, **options)).all_messages()
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("model_class", "how"),
     [
         (OpenAIChatModel, "run"),
+        (OpenAIResponsesModel, "iter"),
         (OpenAIChatModel, "events"),
         (OpenAIResponsesModel, "run"),
-        (OpenAIResponsesModel, "iter"),
     ],
 )
 async def test_sixty_turns(model_class: Any, how: str, workplace: Workplace) -> None:
