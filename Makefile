@@ -10,13 +10,14 @@ BIN = $(VENV)/bin
 # Frameworks that cannot be installed beside the others.
 APART = build/venvs
 
-.PHONY: help demo test all lint format bench peers dist extras clean
+.PHONY: help demo test all lint pyright format bench peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
 	@echo "make test    formatting, lint, types and tests"
 	@echo "make all     the same, and every test with all its parameters"
 	@echo "make lint    formatting, lint and types only"
+	@echo "make pyright check the types of the examples with basedpyright as well"
 	@echo "make format  mend what formatter and linter can mend"
 	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
 	@echo "make peers   install the libraries to measure beside this one, each on its own"
@@ -42,6 +43,10 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+pyright: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --quiet basedpyright
+	$(BIN)/basedpyright --level error
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix-only .

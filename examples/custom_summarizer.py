@@ -44,6 +44,7 @@ async def main() -> None:
             f"{event.kind}: {event.tokens_before:,} > {event.tokens_after:,} {event.error or ''}"
         ),
     )
+    view = await memory.get_memory()
     for message in make_session():
         await memory.add(from_openai([message]))
         view = await memory.get_memory()

@@ -7,6 +7,7 @@ from context_compressor import CompressedMemory, from_openai, to_openai
 
 async def main() -> None:
     memory = CompressedMemory(max_total_tokens=4_000)
+    messages = to_openai(await memory.get_memory())
     for hour in range(100):
         said = f"Hour {hour}: " + f"gate {hour % 7} opened and closed again. " * 30
         await memory.add(from_openai([{"role": "user", "content": said}]))

@@ -20,7 +20,7 @@ async def main(folder: str, task: str) -> None:
     files = FileTools(folder)
     messages: list[Any] = [{"role": "user", "content": task}]
     while True:
-        response = await litellm.acompletion(model="openai/gpt-5", messages=messages, tools=SCHEMAS)
+        response: Any = await litellm.acompletion(model="openai/gpt-5", messages=messages, tools=SCHEMAS)
         said = response.choices[0].message
         messages.append(said)
         if not said.tool_calls:
