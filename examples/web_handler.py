@@ -43,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: ARG002
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 

@@ -338,7 +338,7 @@ class Conversations:
     async def _saved(self, name: str) -> list[dict[str, Any]] | None:
         """Return what was saved under a name; None where it cannot be read now."""
         try:
-            record = None if self._states is None else await self._states.get(name)
+            record = None if self._states is None else await _done(self._states.get(name))
         except Exception:
             logger.warning("states: what stands under %r was not read", name, exc_info=True)
             return None
@@ -362,7 +362,7 @@ class Conversations:
         ours = [{"spoken": one.spoken, "state": dict(one.state), "notes": one.notes} for one in kept]
         newest = [*others, *ours][-MOST_UNDER_A_NAME:]
         try:
-            await self._states.set(name, {"version": _VERSION, "conversations": newest})
+            await _done(self._states.set(name, {"version": _VERSION, "conversations": newest}))
         except Exception:
             logger.warning("states: nothing was set under %r", name, exc_info=True)
 
@@ -384,15 +384,25 @@ class Conversations:
         return len(self._known)
 
 
+async def _done(answer: Any) -> Any:
+    """Return what a method of `States` gave, awaited where it is one of asyncio's."""
+    return await answer if inspect.isawaitable(answer) else answer
+
+
 async def key_of(key: KeyOf | None, request: Any) -> str | None:
     """Return the key that a caller's function gives for a request.
 
     Raises:
-        InvalidArgumentError: it gave neither a string nor None.
+        InvalidArgumentError: it gave neither a string nor None, or failed.
     """
-    found = None if key is None else key(request)
-    if inspect.isawaitable(found):
-        found = await found
+    try:
+        found = None if key is None else key(request)
+        if inspect.isawaitable(found):
+            found = await found
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"key: the function that names a conversation failed: {error!r}"
+        ) from error
     if not isinstance(found, str | None):
         raise InvalidArgumentError(
             f"key: expected a function that returns a string or None, got {found!r:.200}"

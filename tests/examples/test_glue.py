@@ -32,7 +32,10 @@ BARE: dict[str, tuple[str, dict[str, str | None]]] = {
             f"{RUN}, run_config=RunConfig(call_model_input_filter=c))": f"{RUN})",
         },
     ),
-    "pydantic_ai_agent.py": ("pydantic-ai", {"    capabilities=[Compression(max_total_tokens=16_000)],": None}),
+    "pydantic_ai_agent.py": (
+        "pydantic-ai",
+        {"    capabilities=[Compression(max_total_tokens=16_000)],": None},
+    ),
     "agentscope_agent.py": (
         "AgentScope 1",
         {"        AgentScopeCompressedMemory(max_total_tokens=16_000, toolkit=toolkit),": None},
@@ -58,7 +61,7 @@ BARE: dict[str, tuple[str, dict[str, str | None]]] = {
         {"    litellm.callbacks = [Compression(max_total_tokens=16_000)]": None},
     ),
 }
-"""For each example, its row in the table, and what its lines are without compression; None: they fall away."""
+"""For each example, its row in the table, and what its lines are without compression; None: they go."""
 
 
 @pytest.mark.parametrize("name", BARE)
