@@ -1,4 +1,4 @@
-"""Items of OpenAI's Responses API <-> `Msg`, with nothing lost either way.
+"""Items of OpenAI's Responses API <-> `Msg`, both ways. Long, because each item stands beside its mirror.
 
 What a model gives in one go, reasoning, words, calls, is a run of items, and one message here: a reasoning
 item and what follows it are refused without each other. Outputs of calls and what others say are a message

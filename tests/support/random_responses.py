@@ -168,6 +168,11 @@ class _History:
             return {**self._id("lsh"), **call}, output
         if kind == 4 and self._with_ids:
             return self._computer(call_id)
+        if kind == 5:
+            same = {"call_id": call_id, "execution": "client", "status": "completed"}
+            found = {"type": "function", "name": draw.pick(NAMES), "parameters": {}, "strict": False}
+            call = {**self._id("ts"), "type": "tool_search_call", **same, "arguments": {"query": "files"}}
+            return call, {"type": "tool_search_output", **same, "tools": [found][: draw.number(0, 1)]}
         text = draw.pick(ARGUMENTS)
         call = {**self._id("fc"), "type": "function_call", "call_id": call_id, "name": draw.pick(NAMES)}
         output = {"type": "function_call_output", "call_id": call_id, "output": self._output()}
