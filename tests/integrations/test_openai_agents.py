@@ -105,7 +105,7 @@ def outputs(items: list[Any]) -> list[str]:
     return [item["output"] for item in items if item.get("type") == "function_call_output"]
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("kind", "way"), [("responses", streamed), ("chat", whole), ("responses", whole), ("chat", streamed)]
 )
