@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from context_compressor.compression.config import as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.integrations.lists import beginning_of, count_same, spoken_of
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.memory.listed import INSTRUCTING, digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.memory.saved import SAVED_KEY
 from context_compressor.memory.stateless import (
@@ -294,7 +294,7 @@ class Conversations:
         if key is not None and state is not None:
             return self._known_as(key, state)
         pieces = self.form.pieces(said)
-        name = _beginning(pieces) if key is None else key
+        name = beginning_of(pieces) if key is None else key
         return await self._find(name, pieces) if state is None else self._known_as(name, state)
 
     async def _find(self, name: str, pieces: Sequence[Sequence[Any]]) -> Conversation:
@@ -306,7 +306,7 @@ class Conversations:
                 found.append(replace(one, notes=dict(saved.get("notes", {}))))
         if len(found) > 1:
             spoken = spoken_of(pieces)
-            shared = [_count_same(one.spoken, spoken) for one in found]
+            shared = [count_same(one.spoken, spoken) for one in found]
             # Of those that share as much the last one is what another process did since.
             return max(zip(shared, range(len(found)), found, strict=True))[-1]
         return found[0] if found else Conversation(name, [], {}, self._store_for())
@@ -408,35 +408,6 @@ async def key_of(key: KeyOf | None, request: Any) -> str | None:
             f"key: expected a function that returns a string or None, got {found!r:.200}"
         )
     return found
-
-
-def _beginning(pieces: Sequence[Sequence[Any]]) -> str:
-    """Return what stands for the first message of a list that is no instruction."""
-    wires = (wires_of(piece) for piece in pieces)
-    return next((digest_of(one) for one in wires if _speaks(one)), "")
-
-
-def _speaks(wires: Sequence[Mapping[str, Any]]) -> bool:
-    return any(wire.get("role") not in INSTRUCTING for wire in wires)
-
-
-def spoken_of(pieces: Sequence[Sequence[Any]]) -> list[str]:
-    """Return what stands for the pieces of a list, as memories name their messages."""
-    seen: dict[str, int] = {}
-    spoken: list[str] = []
-    for piece in pieces:
-        wires = wires_of(piece)
-        digest = digest_of(wires)
-        seen[digest] = seen.get(digest, 0) + 1
-        if _speaks(wires):
-            spoken.append(f"{digest}-{seen[digest]}")
-    return spoken
-
-
-def _count_same(one: Sequence[str], other: Sequence[str]) -> int:
-    return next(
-        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
 
 
 def _goes_on(saved: Mapping[str, Any], now: Conversation) -> bool:

@@ -21,7 +21,8 @@ from context_compressor.integrations.clients.wire import (
     Wire,
     summed,
 )
-from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of, spoken_of
+from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
+from context_compressor.integrations.lists import spoken_of
 from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, TOOL_NAMES
