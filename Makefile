@@ -30,9 +30,11 @@ demo: $(VENV)/installed
 
 # Without ReMe, if it cannot be installed, the test that runs an agent with it is skipped, and says so; without
 # AgentScope 2 its tests are, save in continuous integration.
-test: lint
-	-@$(BIN)/python benchmarks/peers/make.py reme
-	-@$(MAKE) --no-print-directory $(APART)/agentscope2/installed
+# Environments are made while linter and types are at it.
+test: $(VENV)/installed-dev
+	@{ $(BIN)/python benchmarks/peers/make.py reme; \
+	    $(MAKE) --no-print-directory $(APART)/agentscope2/installed; } & \
+	status=0; $(MAKE) --no-print-directory lint || status=$$?; wait; exit $$status
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 all: lint

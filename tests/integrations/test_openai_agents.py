@@ -607,6 +607,7 @@ class Reader:
         return answer(f"Turn {turn}.", [("read_file", {"path": self.files[turn % len(self.files)]})])
 
 
+@pytest.mark.variants(0)
 async def test_the_example_runs() -> None:
     folder = Path(asyncio.__file__).parent
     async with ModelServer(Reader(folder, 40), window_tokens=WINDOW) as server:
