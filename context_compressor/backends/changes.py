@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from context_compressor.backends.records import between, digest, from_edit
-from context_compressor.compression.edits import Edit, EditName, name_of
+from context_compressor.backends.records import between, digest
+from context_compressor.compression.edits import Edit, EditName, edit_to_dict, name_of
 from context_compressor.memory.history import Add, Change, Delete, Keys, Mark, Record, SetSummary, Withdraw
 
 Place = int | Fraction
@@ -68,7 +68,7 @@ def check(changes: Sequence[Change]) -> None:
     for change in changes:
         if isinstance(change, Record):
             for edit in change.edits:
-                from_edit(edit)
+                edit_to_dict(edit)
 
 
 @dataclass(slots=True, eq=False)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from context_compressor.compression.edits import Edit, EditName, ItemKey, SavedEdit, edit_to_dict
+from context_compressor.compression.edits import Edit, EditName, ItemKey, SavedEdit
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs
 from context_compressor.messages.msg import Msg
@@ -91,11 +90,6 @@ def to_message(data: Any) -> Msg:
         raise InvalidStateError(f"what the history holds is no message: {error}") from error
 
 
-def from_edit(edit: Edit) -> dict[str, Any]:
-    """Return an edit as JSON-like data."""
-    return edit_to_dict(edit)
-
-
 def to_edit(data: Any) -> Edit:
     """Return the edit again."""
     return _edits().validate_python(data)
@@ -113,6 +107,11 @@ def to_name(data: Any) -> EditName:
     return ItemKey(*item), tuple(path)
 
 
+def name_digest(name: EditName) -> str:
+    """Return what stands for the name of an edit."""
+    return digest(repr(from_name(name)))
+
+
 def to_tokens(counted: tuple[str, int] | None) -> list[Any] | None:
     """Return who counted a message, and what it costs, as JSON-like data."""
     return None if counted is None else list(counted)
@@ -121,11 +120,6 @@ def to_tokens(counted: tuple[str, int] | None) -> list[Any] | None:
 def from_tokens(data: Any) -> tuple[str, int] | None:
     """Return that again."""
     return None if data is None else (str(data[0]), int(data[1]))
-
-
-def learnt_of(data: Any) -> Mapping[str, Any]:
-    """Return what was learnt, which is JSON-like data as it is."""
-    return dict(data)
 
 
 # The order of messages: a whole number, and behind it hex digits for those that were put in between.

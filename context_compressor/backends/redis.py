@@ -23,9 +23,9 @@ from context_compressor.backends.records import (
     DEFAULT_USER,
     as_name,
     digest,
-    from_edit,
     from_name,
     from_tokens,
+    name_digest,
     pack_ascii,
     place_of,
     place_parts,
@@ -35,7 +35,7 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack_ascii,
 )
-from context_compressor.compression.edits import Edit, EditName
+from context_compressor.compression.edits import Edit, EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidArgumentError, check_number
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Change, Entry, Head, LedgerEntry
@@ -327,12 +327,12 @@ class RedisHistory:
         ids, keys, names = touched_by(changes)
         rows = await self._rows([*await self._keys_of(ids), *keys])
         below = await self._places_below([row for row in rows if digest(row.key) in set(keys)], changes)
-        held = await self._fields(self._ledger, map(_name_digest, names))
+        held = await self._fields(self._ledger, map(name_digest, names))
         live = {name for name, one in held.items() if unpack_ascii(one)["edit"] is not None}
         batch = Batch(
             last_place,
             lambda place: max((one for one in below if one < place), default=None),
-            {name for name in names if _name_digest(name) in live},
+            {name for name in names if name_digest(name) in live},
         )
         batch.load(sorted(rows, key=lambda row: row.place))
         batch.make(changes)
@@ -352,10 +352,10 @@ class RedisHistory:
         by_key: dict[int, list[list[Any]]] = {1: [head]}
         await self._plan_rows(batch.touched, number, by_key)
         for position, (name, edit) in enumerate(batch.edits.items()):
-            said = None if edit is None else from_edit(edit)
+            said = None if edit is None else edit_to_dict(edit)
             one = {"number": number, "position": position, "name": from_name(name), "edit": said}
-            by_key.setdefault(7, []).append(["HSET", _name_digest(name), pack_ascii(one)])
-            by_key.setdefault(8, []).append(["ZADD", number, _name_digest(name)])
+            by_key.setdefault(7, []).append(["HSET", name_digest(name), pack_ascii(one)])
+            by_key.setdefault(8, []).append(["ZADD", number, name_digest(name)])
         return {"keys": [[place, *commands] for place, commands in by_key.items()]}
 
     async def _plan_rows(self, rows: Sequence[Row], number: int, by_key: dict[int, list[list[Any]]]) -> None:
@@ -432,10 +432,6 @@ def as_text(value: str | bytes) -> str:
 
 def _texts(values: Iterable[str | bytes]) -> list[str]:
     return [as_text(value) for value in values]
-
-
-def _name_digest(name: EditName) -> str:
-    return digest(repr(from_name(name)))
 
 
 def _entry(one: Mapping[str, Any]) -> Entry:

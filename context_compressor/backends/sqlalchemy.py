@@ -19,7 +19,6 @@ from context_compressor.backends.records import (
     digest,
     from_bytes,
     from_tokens,
-    learnt_of,
     place_of,
     to_bytes,
     to_edit,
@@ -202,7 +201,7 @@ class SQLAlchemyHistory:
             learnt: dict[int, Any] = {}
             found = connection.execute(newest).one_or_none()
             if found is not None and found[1] is not None and found[0] > after:
-                learnt[found[0]] = learnt_of(unpack(found[1]))
+                learnt[found[0]] = unpack(found[1])
             for number, name, edit in connection.execute(wanted):
                 if edit is None:
                     withdrawn.setdefault(number, []).append(to_name(unpack(name)))

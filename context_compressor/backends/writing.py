@@ -14,8 +14,8 @@ from context_compressor.backends.changes import TOLD_WRITES, Batch, Place, Row, 
 from context_compressor.backends.records import (
     digest,
     from_bytes,
-    from_edit,
     from_name,
+    name_digest,
     pack,
     place_of,
     place_parts,
@@ -24,7 +24,7 @@ from context_compressor.backends.records import (
     unpack,
 )
 from context_compressor.backends.tables import ledger, marks, messages, sessions
-from context_compressor.compression.edits import EditName
+from context_compressor.compression.edits import EditName, edit_to_dict
 from context_compressor.errors import ConflictError
 from context_compressor.memory.history import Change
 
@@ -132,7 +132,7 @@ class Write:
         return None if found is None else place_of(*found)
 
     def _held(self, names: Iterable[EditName]) -> set[EditName]:
-        asked = {_name_digest(name): name for name in names}
+        asked = {name_digest(name): name for name in names}
         known = sa.select(ledger.c.name_digest).where(
             ledger.c.session == self.session, ledger.c.edit.is_not(None)
         )
@@ -204,21 +204,17 @@ class Write:
         values = [
             {
                 "session": self.session,
-                "name_digest": _name_digest(name),
+                "name_digest": name_digest(name),
                 "number": number,
                 "position": position,
                 "name": pack(from_name(name)),
-                "edit": None if edit is None else pack(from_edit(edit)),
+                "edit": None if edit is None else pack(edit_to_dict(edit)),
             }
             for position, (name, edit) in enumerate(batch.edits.items())
         ]
         self._remove(ledger, ledger.c.name_digest, [one["name_digest"] for one in values])
         if values:
             self.connection.execute(sa.insert(ledger), values)
-
-
-def _name_digest(name: EditName) -> str:
-    return digest(repr(from_name(name)))
 
 
 def in_parts(values: Iterable[T]) -> Iterator[list[T]]:

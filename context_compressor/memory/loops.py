@@ -89,10 +89,7 @@ class Face:
             LoopError: the memory is used from asyncio.
         """
         loop = _BACKGROUND.get()
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
+        running = _running_loop()
         if self._is_sync is False or running is loop:
             work.close()
             raise LoopError(
@@ -110,6 +107,13 @@ def is_background() -> bool:
     return asyncio.get_running_loop() is _BACKGROUND._loop
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the background loop, and wait for it: for what is called without asyncio.
 
@@ -117,11 +121,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         LoopError: it is called from that very loop, which it would stop for ever.
     """
     loop = _BACKGROUND.get()
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        running = None
-    if running is loop:
+    if _running_loop() is loop:
         work.close()
         raise LoopError("called from the loop that would have to do the work; await the async form here")
     return _run(work, loop)
