@@ -256,14 +256,9 @@ class CompressedMemory(MemoryBase):
 
     def _written(self, state: MemoryState, form: Form, originals: Originals) -> list[Any]:
         """Return the view in a form, to be finished; what it shows as it came is the caller's own objects."""
-        whole = {
-            item.msg.id
-            for item in state.items
-            if item.kind == "message" and item.repair is None and not item.stubs and not item.key.part
-        }
         view = state.view(None, with_summaries=True)
         view = self._follower.with_markers(view) if form is FORMS["chat"] else view
-        return write_view(view, whole, form, originals)
+        return write_view(view, state.shown.whole, form, originals)
 
     async def get_memory(
         self,

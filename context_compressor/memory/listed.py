@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -268,7 +268,7 @@ Originals = list[tuple[tuple[str, ...], list[Any]]]
 """What a list says, its own objects, piece by piece, each with the ids of its messages."""
 
 
-def write_view(view: Sequence[Msg], whole: Container[str], form: Form, originals: Originals) -> list[Any]:
+def write_view(view: Sequence[Msg], whole: Collection[str], form: Form, originals: Originals) -> list[Any]:
     """Return a view in a form, made of a list's own objects wherever they say the same.
 
     Args:
@@ -278,6 +278,10 @@ def write_view(view: Sequence[Msg], whole: Container[str], form: Form, originals
         originals: what the list says.
     """
     may_join = form.may_join
+    if not may_join and len(view) == len(originals) == len(whole):  # all of the list, before a first event
+        own_ids = [ids[0] for ids, _ in originals if len(ids) == 1]
+        if own_ids == [msg.id for msg in view] and all(map(whole.__contains__, own_ids)):
+            return [item for _, items in originals for item in items]
     # Mostly all of it is said by one message each.
     own = {} if may_join else {ids[0]: items for ids, items in originals if len(ids) == 1 and ids[0] in whole}
     shown = {msg.id for msg in view if msg.id not in own}

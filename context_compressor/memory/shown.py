@@ -21,6 +21,7 @@ class ShownView:
     Attributes:
         items: the view, item by item.
         messages: the items' messages, the base memory's own summary included.
+        whole: ids of the messages that are shown as they came.
         tokens: what `messages` costs.
         summary_tokens: what of that is the summary's.
         system: what the request carries beside the messages, as a text.
@@ -32,6 +33,7 @@ class ShownView:
     def __init__(self, counter: TokenCounter) -> None:
         self.items: list[ViewItem] = []
         self.messages: list[Msg] = []
+        self.whole: set[str] = set()
         self.tokens = 0
         self.summary_tokens = 0
         self.summary_place: int | None = None
@@ -47,12 +49,14 @@ class ShownView:
             return
         self.items += grown
         self.messages += [item.msg for item in grown]
+        self.whole |= _whole(grown)
         self.tokens += sum([item.tokens for item in grown])
 
     def show(self, items: Sequence[ViewItem]) -> None:
         """Show these items and no others."""
         self.items = list(items)
         self.messages = [item.msg for item in self.items]
+        self.whole = _whole(self.items)
         self.tokens = self.system_tokens + sum(item.tokens for item in self.items)
         if self._summary is not None:
             self.messages.insert(self._place_summary(), self._summary)
@@ -144,3 +148,11 @@ class ShownView:
         shown += coming
         names = tool_names(msg for msg, _ in shown)
         return sum(tokens for msg, tokens in shown if shows_page(msg, names))
+
+
+def _whole(items: Iterable[ViewItem]) -> set[str]:
+    return {
+        item.msg.id
+        for item in items
+        if item.kind == "message" and item.repair is None and not item.stubs and not item.key.part
+    }

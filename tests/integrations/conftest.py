@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,17 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[]
     """Give the port of a server that is started when it is first asked for."""
     with ExitStack() as stack:
         yield cache(lambda: stack.enter_context(redis_server(tmp_path_factory.mktemp("redis"))))
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Callable[..., Any]]:
+    """Give what returns the result of a function, which another process calls: one for all of a module."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+
+        async def call(function: Callable[..., Any], *arguments: Any) -> Any:
+            return await asyncio.wrap_future(pool.submit(function, *arguments))
+
+        yield call
 
 
 @pytest.fixture(scope="session", autouse=True)

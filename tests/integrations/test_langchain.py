@@ -6,12 +6,10 @@ import asyncio
 import base64
 import json
 import logging
-import multiprocessing
 import pickle
 import re
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -161,8 +159,7 @@ def go_on(url: str, folder: str, held: Any) -> int:
     """Go on with a thread in another process; return how many events that took."""
     events: list[CompressionEvent] = []
     compression = Compression(max_total_tokens=BUDGET, on_event=events.append)
-    workplace = object.__new__(Workplace)
-    workplace.folder, workplace.database = Path(folder), Path(folder) / "orders.sqlite3"
+    workplace = Workplace(Path(folder), is_there=True)
     agent = create_agent(
         model_at(url), tools_of(workplace), middleware=[compression], checkpointer=saver_of(held)
     )
@@ -170,7 +167,9 @@ def go_on(url: str, folder: str, held: Any) -> int:
     return len(events)
 
 
-async def test_another_process_goes_on_with_the_same_view(workplace: Workplace, caplog: Any) -> None:
+async def test_another_process_goes_on_with_the_same_view(
+    workplace: Workplace, elsewhere: Any, caplog: Any
+) -> None:
     worker = Worker(14)
     async with ModelServer(worker, window_tokens=WINDOW) as server:
         events: list[CompressionEvent] = []
@@ -186,8 +185,7 @@ async def test_another_process_goes_on_with_the_same_view(workplace: Workplace, 
         held = pickle.loads(pickle.dumps(checkpoints(saver)))
         at_first, before = len(events), len(server.requests)
         await agent.ainvoke(asked("And now?"), on("t"))
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            there = await asyncio.wrap_future(pool.submit(go_on, server.url, str(workplace.folder), held))
+        there = await elsewhere(go_on, server.url, str(workplace.folder), held)
         here, elsewhere = server.requests[before:]
         assert here.json == elsewhere.json
         assert json.dumps(here.json) == json.dumps(elsewhere.json)

@@ -244,28 +244,41 @@ async def test_usage_is_learnt_from(place: Workplace) -> None:
         assert await learnt(server, stream=True, stream_options={"include_usage": True})
 
 
-async def test_a_resumed_conversation_sends_the_same_view(place: Workplace) -> None:
-    kept: Dict = {}
+class Kept:
+    """States, as a database keeps them."""
 
-    class States:
-        async def get(self, key: str) -> Dict | None:
-            return json.loads(kept[key]) if key in kept else None
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
 
-        async def set(self, key: str, state: Dict) -> None:
-            kept[key] = json.dumps(state)
+    async def get(self, key: str) -> Any:
+        return json.loads(self.texts[key]) if key in self.texts else None
 
+    async def set(self, key: str, state: Dict) -> None:
+        self.texts[key] = json.dumps(state)
+
+
+def messages_for(text: str, states: Kept) -> list[Dict]:
+    """Return what goes out for a list in this process."""
+
+    async def ask() -> list[Dict]:
+        use(max_total_tokens=BUDGET, states=states)
+        async with ModelServer(Worker(1), window_tokens=WINDOW) as server:
+            await litellm.acompletion(**calls_at(server, messages=json.loads(text)))
+        return server.requests[-1].messages
+
+    return asyncio.run(ask())
+
+
+async def test_another_process_goes_on_with_the_same_view(place: Workplace, elsewhere: Any) -> None:
+    states = Kept()
     async with ModelServer(Worker(20), window_tokens=WINDOW) as server:
-        use(max_total_tokens=BUDGET, states=States())
+        use(max_total_tokens=BUDGET, states=states)
         messages = await long_talk(server, place)
-        data = dict(kept)
-        await litellm.acompletion(**calls_at(server, messages=messages))
-        kept = data
-        use(max_total_tokens=BUDGET, states=States())
         dumped = [one if isinstance(one, dict) else one.model_dump(exclude_none=True) for one in messages]
-        await litellm.acompletion(**calls_at(server, messages=json.loads(json.dumps(dumped))))
-        one, other = server.requests[-2:]
-    assert one.messages == other.messages
-    assert "ctx://" in json.dumps(one.messages)
+        there = await elsewhere(messages_for, json.dumps(dumped), states)
+        await litellm.acompletion(**calls_at(server, messages=messages))
+    assert there == server.requests[-1].messages
+    assert "ctx://" in json.dumps(there)
 
 
 async def test_two_conversations_at_once(place: Workplace) -> None:

@@ -164,8 +164,19 @@ async def next_request(
         return json.dumps(request.json)
 
 
+def request_for(text: bytes, states: Kept, model_class: Any, folder: Path) -> tuple[str, int]:
+    """Return the request that goes out for a history in this process, and how many events that took."""
+    events: list[Any] = []
+    compression = Compression(max_total_tokens=BUDGET, states=states, on_event=events.append)
+    history = ModelMessagesTypeAdapter.validate_json(text)
+    place = Workplace(folder, is_there=True)
+    return asyncio.run(next_request(compression, history, model_class, place)), len(events)
+
+
 @every_model
-async def test_another_process_goes_on_with_the_same_request(model_class: Any, workplace: Workplace) -> None:
+async def test_another_process_goes_on_with_the_same_request(
+    model_class: Any, workplace: Workplace, elsewhere: Any
+) -> None:
     states = Kept()
     compression = Compression(max_total_tokens=BUDGET, states=states)
     worker = Worker(20, reasoning=True)
@@ -173,18 +184,11 @@ async def test_another_process_goes_on_with_the_same_request(model_class: Any, w
         history = await go(worker_agent(model, workplace, compression), "run")
     [key] = states.texts
     assert history[0].conversation_id == key
-    saved, events = dict(states.texts), []
-    here = await next_request(compression, history, model_class, workplace)
-
-    states.texts = saved
     text = ModelMessagesTypeAdapter.dump_json(history)
-    there = Compression(max_total_tokens=BUDGET, states=states, on_event=events.append)
-    assert (
-        await next_request(there, ModelMessagesTypeAdapter.validate_json(text), model_class, workplace)
-        == here
-    )
+    there = await elsewhere(request_for, text, states, model_class, workplace.folder)
+    here = await next_request(compression, history, model_class, workplace)
+    assert there == (here, 0)
     assert "by the memory, not by the user" in here
-    assert events == []
 
 
 @pytest.mark.parametrize("with_ids", [True, False], ids=["ids", "no ids"])

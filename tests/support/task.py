@@ -61,11 +61,21 @@ FUNCTIONS = [READ_FILE, GREP, QUERY]
 
 
 class Workplace:
-    """Files and a database, made anew in a folder, and the tools that look at them."""
+    """Files and a database, made anew in a folder, and the tools that look at them.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where they lie.
+        is_there: whether they were made before, by another process say.
+    """
+
+    def __init__(self, folder: Path, *, is_there: bool = False) -> None:
         self.folder = folder
         self.database = folder / "orders.sqlite3"
+        if not is_there:
+            self._make()
+
+    def _make(self) -> None:
+        folder = self.folder
         for number in range(TURNS):
             lines = (
                 f"{line // 60:02}:{line % 60:02} host-{number} unit {line * (number + 3) % 997} took "
