@@ -1,13 +1,14 @@
 """Try each extra alone: `python -m tests.extras WHEEL [EXTRA ...]`, or `make extras`.
 
-Each gets a fresh environment with the wheel and that extra, nothing else: its module is imported, and so are
-its examples. What was tried with the same wheel, and went well, is not tried again. Not part of `make test`:
-it installs every framework.
+Each gets a fresh environment with the wheel and that extra, nothing else. There its module is imported, and
+its examples run, against a loopback server in the place of the provider. What was tried with the same wheel,
+and went well, is not tried again. Not part of `make test`: it installs every framework.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import hashlib
 import json
 import os
@@ -20,27 +21,43 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.markdown import blocks
+from tests.support.model_server import ModelServer, answer
+from tests.support.replies import Reply
+from tests.support.wires import Received
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / "build" / "extras"
 NONE = "(none)"
 """The wheel without an extra."""
-MODULES = {"report": "context_compressor.measure.charts"}
+MODULES = {
+    "fsspec": "context_compressor.backends.fsspec",
+    "redis": "context_compressor.backends.redis",
+    "report": "context_compressor.measure.charts",
+    "sql": "context_compressor.backends.sqlalchemy",
+}
 """Where the module of an extra is no adapter of its name."""
+MORE = {"langchain": ["langchain-openai"]}
+"""What an example says that it needs besides."""
 PROGRAM = (
     "import sys; from context_compressor.__main__ import main; sys.argv[0] = 'context-compressor'; main()"
 )
-IMPORT_EXAMPLE = """
-import runpy, sys
-from pathlib import Path
-sys.path.insert(0, str(Path(sys.argv[1]).parent))
-try:
-    runpy.run_path(sys.argv[1], run_name="example")
-except ImportError:
-    raise
-except BaseException as error:  # no model answers here
-    print(f"stopped by {type(error).__name__}, as it needs a model", end="")
+DURABLE = """
+import asyncio, sys
+from context_compressor import CompressedMemory, SQLAlchemyMemory
+async def run():
+    async def size():
+        base = SQLAlchemyMemory("sqlite+aiosqlite:///memory.db", session_id="s", user_id="u")
+        async with CompressedMemory(base) as memory:
+            await memory.add({"role": "user", "content": "Hello"})
+            count = len(await memory.get_memory())
+        await base.close()
+        return count
+    return [await size(), await size()]
+assert asyncio.run(run()) == [1, 2]
 """
+SAID = "All of it is read."
+READERS = {"read_file": "path", "view_text_file": "file_path", "Read": "file_path"}
+"""The tools by which an example's agent reads a file, and the name of their argument."""
 RUN_PIECES = """
 import ast, asyncio, inspect, json, sys
 async def run(pieces):
@@ -55,6 +72,28 @@ async def run(pieces):
 asyncio.run(run(json.load(sys.stdin)))
 """
 NEED_NO_MODEL = ("custom_store", "custom_summarizer", "stateless", "web_handler", "agent_loop", "five_lines")
+
+
+class Reader:
+    """A model that reads two files, and says so.
+
+    Args:
+        folder: where they lie.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turn = 0
+
+    def __call__(self, messages: list[Any], received: Received) -> Reply:
+        self._turn += 1
+        if self._turn > 2:
+            return answer(SAID)
+        names = [(one.get("function") or one).get("name") for one in received.tools]
+        [name] = [name for name in names if name in READERS]
+        file = f"{self._turn}.txt"
+        path = file if name == "read_file" else str(self._folder / file)
+        return answer("Next.", [(name, {READERS[name]: path})])
 
 
 class Trial:
@@ -83,6 +122,9 @@ class Trial:
             lines = f"{error.stdout or ''}{error.stderr or ''}".strip().splitlines()
             self._told.append(lines[-1] if lines else f"exit code {error.returncode}")
             is_fine = False
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            self._told.append(str(error))
+            is_fine = False
         result = {"ok": is_fine, "key": key, "seconds": round(time.monotonic() - began), "told": self._told}
         self._stamp.write_text(json.dumps(result), encoding="utf-8")
         return result
@@ -92,30 +134,50 @@ class Trial:
         what = str(self._wheel) if self.extra == NONE else f"{self._wheel}[{self.extra}]"
         pip = [sys.executable, "-m", "pip", "--python", str(self._python), "install", "--quiet"]
         options = ["--disable-pip-version-check", "--no-compile"]
-        subprocess.run([*pip, *options, what], check=True, capture_output=True, text=True, cwd=self.place)
+        what_else = MORE.get(self.extra, [])
+        subprocess.run(
+            [*pip, *options, what, *what_else], check=True, capture_output=True, text=True, cwd=self.place
+        )
 
     @property
     def _python(self) -> Path:
         return self.place / "bin" / "python"
 
-    def _call(self, *arguments: object, given: str | None = None) -> str:
+    def _call(self, *arguments: object, given: str | None = None, **more: str) -> str:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        # Nobody answers there, so that no example reaches a provider.
-        unreachable = {
-            "OPENAI_API_KEY": "x",
-            "OPENAI_BASE_URL": "http://127.0.0.1:9",
-            "ANTHROPIC_API_KEY": "x",
-        }
         return subprocess.run(
             [self._python, *map(str, arguments)],
             cwd=self.place,
-            env=environment | unreachable | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            env=environment | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"} | more,
             input=given,
             capture_output=True,
             text=True,
             timeout=300,
             check=True,
         ).stdout
+
+    def _run_example(self, path: Path) -> None:
+        """Run an example over a folder of two files."""
+        folder = self.place / "files"
+        folder.mkdir(exist_ok=True)
+        for number in (1, 2):
+            (folder / f"{number}.txt").write_text(f"line of {number}\n" * 4_000, encoding="utf-8")
+
+        async def run() -> str:
+            async with ModelServer(Reader(folder), enforce=True) as server:
+                providers = {
+                    "OPENAI_BASE_URL": server.url,
+                    "ANTHROPIC_BASE_URL": server.anthropic_url,
+                    "DASHSCOPE_HTTP_BASE_URL": server.dashscope_url,
+                    **{f"{name}_API_KEY": "x" for name in ("OPENAI", "ANTHROPIC", "DASHSCOPE")},
+                }
+                said = await asyncio.to_thread(self._call, path, folder, "Read all.", **providers)
+                assert server.refusals == [], server.refusals
+                return said
+
+        said = asyncio.run(run())
+        assert SAID in said, said
+        self._told.append(f"{path.name} runs")
 
     def _try_base(self) -> None:
         assert "demo" in self._call("-c", PROGRAM, "--help")
@@ -126,7 +188,9 @@ class Trial:
         self._told.append(f"{len(pieces) - left_out} of {len(pieces)} pieces of README run")
         for name in NEED_NO_MODEL:
             self._call(ROOT / "examples" / f"{name}.py")
-        self._told.append(f"{len(NEED_NO_MODEL)} examples run")
+        self._told.append(f"{len(NEED_NO_MODEL)} examples run without a model")
+        for name in ("openai_client", "dashscope_client"):
+            self._run_example(ROOT / "examples" / f"{name}.py")
 
     def _try_extra(self) -> None:
         own = self.extra.replace("-", "_")
@@ -135,8 +199,10 @@ class Trial:
         self._call("-c", f"from {module} import *")
         self._told.append(f"{module} imports")
         for path in sorted((ROOT / "examples").glob(f"{own}_*.py")):
-            said = self._call("-c", IMPORT_EXAMPLE, path)
-            self._told.append(f"{path.name}: {said.strip().splitlines()[-1] if said.strip() else 'imports'}")
+            self._run_example(path)
+        if self.extra == "sql":
+            self._call("-c", DURABLE)
+            self._told.append("a memory in SQLite goes on")
         if self.extra == "mcp":
             self._call("-c", PROGRAM, "mcp", "--store", "texts", "--namespace", "n", given="")
             self._told.append("the server starts and ends")

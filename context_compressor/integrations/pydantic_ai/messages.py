@@ -39,6 +39,8 @@ _OURS = "context_compressor"
 """Key in the metadata of a tool return, which no model is sent: a stub stands there for its text."""
 _FEEDBACK = "<feedback-reminder>\n{}\n</feedback-reminder>"
 """Marks what the framework says in the user's place, so that nothing of it is read as the user's wish."""
+_FROM_TOOL = "[tool] Result:"
+"""Marks likewise what a tool gives beside its return, which the framework says in the user's place."""
 _STEERING = ("tool-search", "capability-load")
 """Kinds of the framework's own tools."""
 _PLACE = re.compile(r"\bmessages\[(\d+)\]")
@@ -83,11 +85,13 @@ class Chats:
         self._said: list[_Said] = []
         self._items: dict[str, Any] = {}
         """The native form of each part of a content."""
+        run: str | None = None
         for place, message in enumerate(self.messages):
             if isinstance(message, ModelResponse):
                 self._read_response(place, message)
+                run = message.run_id
             else:
-                self._read_request(place, message)
+                self._read_request(place, message, run)
         self._place_of = {id(one.wire): n for n, one in enumerate(self._said)}
         self._of_native: dict[int, list[_Said]] = {}
         for one in self._said:
@@ -113,7 +117,10 @@ class Chats:
     def _name(self, found: re.Match[str]) -> str:
         return f"messages[{self._said[int(found[1])].native}]"
 
-    def _read_request(self, place: int, message: ModelRequest) -> None:
+    def _read_request(self, place: int, message: ModelRequest, run: str | None) -> None:
+        """Read a request, given the run whose answer stands before it."""
+        # Where a run goes on it has no prompt; a new one may answer the calls of an earlier one beside it.
+        is_answer = run is not None and message.run_id == run
         for part in message.parts:
             if _is_shown(part):
                 raise InvalidArgumentError(
@@ -125,8 +132,12 @@ class Chats:
             wire = self._wire_of(part)
             if wire is None:
                 self.beside.append(_dumped(part))
-            else:
-                self._said.append(_Said(wire, place, [part]))
+                continue
+            if isinstance(part, UserPromptPart) and is_answer and _answers_calls(message):
+                held = wire["content"]
+                held = [{"type": "text", "text": held}] if isinstance(held, str) else held
+                wire["content"] = [{"type": "text", "text": _FROM_TOOL}, *held]
+            self._said.append(_Said(wire, place, [part]))
 
     def _wire_of(self, part: Any) -> Dict | None:
         """Return the chat dict of a request's part; None where it has none."""
@@ -374,6 +385,11 @@ def _is_shown(part: Any) -> bool:
     if not isinstance(part, UserPromptPart):
         return False
     return is_segment_text(part.content) if isinstance(part.content, str) else False
+
+
+def _answers_calls(message: ModelRequest) -> bool:
+    kinds = ToolReturnPart | RetryPromptPart
+    return any(isinstance(part, kinds) and part.tool_name is not None for part in message.parts)
 
 
 def _steers(part: Any) -> bool:
