@@ -329,6 +329,15 @@ def without_remark(block: Block) -> Block:
     return {key: value for key, value in block.items() if key != REMARK}
 
 
+REQUEST_METADATA = frozenset({"cache_control"})
+"""Keys of messages, parts and calls that are no content: breakpoints of a prompt cache (Anthropic)."""
+
+
+def without_request_metadata(holder: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a message, part or call holds as content alone."""
+    return {key: value for key, value in holder.items() if key not in REQUEST_METADATA}
+
+
 def hidden_in(holder: Block | None) -> dict[str, Any]:
     """Return what a block, or a message's metadata, carries beside what is read of it, in a form other than
     chat dicts: a thought's signature, citations, what a shell wrote beside its output.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from context_compressor.messages.chat import without_remark
+from context_compressor.messages.chat import without_remark, without_request_metadata
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Block
 
@@ -211,7 +211,7 @@ def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: 
     """
     kind = kind_of(block.get("type"))
     media = _Media(image_formula)
-    rest = media.take_out(without_remark(block), kind, None)
+    rest = media.take_out(without_request_metadata(without_remark(block)), kind, None)
     if kind is None or kind == "file":
         if kind and not media.found and _refers(block):
             media.add(kind, None, None, None)

@@ -16,6 +16,7 @@ from context_compressor.messages.chat import (
     from_openai,
     is_legacy_result,
     sends_name,
+    without_request_metadata,
 )
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.wire import form_name_of, hidden_in
@@ -188,6 +189,7 @@ class TiktokenCounter:
         Providers that know such a key read it (`reasoning_details`, a thought's signature); short ones are
         mostly `index` and null.
         """
+        extra = without_request_metadata(extra)
         if not extra or len(json.dumps(extra, default=str)) <= SHORT_EXTRA_CHARACTERS:
             return 0
         return block_tokens(extra, vocabulary.count, self._image_formula)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from context_compressor import compress_messages, from_openai, to_openai
+from context_compressor import TiktokenCounter, compress_messages, from_anthropic, from_openai, to_openai
 from context_compressor.messages.chat import split_markers
 from tests.memory.scripted import (
     assistant,
@@ -178,3 +178,14 @@ def test_markers_are_read_and_written_as_they_stand() -> None:
     assert said == before
     blocks = json.dumps([msg.content for msg in msgs])
     assert "cache_control" not in blocks
+
+
+def test_it_costs_nothing_beside_what_a_text_carries() -> None:
+    # So long that the mark beside it would make it worth counting.
+    citation = {"type": "char_location", "document_index": 0, "cited_text": "a text that was cited. " * 4}
+    text = {"type": "text", "text": "As it says.", "citations": [citation]}
+    unknown = {"type": "of_tomorrow", "holds": "words"}
+    bare = {"role": "assistant", "content": [text, unknown]}
+    marked = {**bare, "content": [{**part, "cache_control": EPHEMERAL} for part in bare["content"]]}
+    counts = [TiktokenCounter().count_messages(from_anthropic([one])) for one in (bare, marked)]
+    assert counts[0] == counts[1]

@@ -39,6 +39,7 @@ from context_compressor.messages.wire import (
     parse_arguments,
     sends_name,
     without_remark,
+    without_request_metadata,
 )
 
 __all__ = [
@@ -64,4 +65,5 @@ __all__ = [
     "text_forms",
     "to_openai",
     "without_remark",
+    "without_request_metadata",
 ]

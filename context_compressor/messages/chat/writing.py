@@ -16,6 +16,7 @@ from context_compressor.messages.wire import (
     MARKERS,
     MISSING,
     REMARK,
+    REQUEST_METADATA,
     THOUGHT_KEYS,
     as_dict,
     as_list,
@@ -156,9 +157,6 @@ def _write_result(block: Block, remark: dict[str, Any]) -> dict[str, Any]:
 
 
 # Request metadata
-
-REQUEST_METADATA = frozenset({"cache_control"})
-"""Keys of messages, parts and calls: breakpoints of a prompt cache (Anthropic)."""
 
 Markers = list[list[Any]]
 """Each a list: where the dict stands in the message, which of its keys this is, the key and its value.
