@@ -1,7 +1,8 @@
 """Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost.
 
 Its rooms, each of which knows only those before it: `messages`; `tokens`; `offload` and `summarizers`;
-`compression`; `search`; `memory`; `tools`; `backends`, `integrations`, `readers` and `measure`; `cli`.
+`compression`; `search`; `memory`; `tools`; `backends`, `integrations`, `readers` and `measure`; `services`;
+`cli`.
 """
 
 from importlib import import_module
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         InvalidMessageError,
         InvalidStateError,
         LoopError,
+        NotStartedError,
         OffloadCollisionError,
         OffloadCorruptError,
         OffloadError,
@@ -53,6 +55,11 @@ if TYPE_CHECKING:
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.retention import collect_garbage
     from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
+    from context_compressor.services.base import MemoryService
+    from context_compressor.services.handover import HandOver
+    from context_compressor.services.in_memory import InMemoryMemoryService
+    from context_compressor.services.redis import RedisMemoryService as RedisMemoryService
+    from context_compressor.services.sqlalchemy import SQLAlchemyMemoryService as SQLAlchemyMemoryService
     from context_compressor.summarizers.dashscope import DashScopeSummarizer
     from context_compressor.summarizers.extracts import ExtractiveSummarizer
     from context_compressor.summarizers.fallback import FallbackSummarizer
@@ -77,15 +84,19 @@ __all__ = [
     "FallbackSummarizer",
     "FileOffloadStore",
     "Form",
+    "HandOver",
     "History",
     "InMemoryMemory",
+    "InMemoryMemoryService",
     "InMemoryOffloadStore",
     "InvalidArgumentError",
     "InvalidMessageError",
     "InvalidStateError",
     "LoopError",
     "MemoryBase",
+    "MemoryService",
     "Msg",
+    "NotStartedError",
     "OffloadCollisionError",
     "OffloadCorruptError",
     "OffloadError",
@@ -122,7 +133,7 @@ __all__ = [
     "to_openai",
     "to_responses",
 ]
-"""Names that need no extra. The memories over databases and Redis are here as well, by their names."""
+"""Names that need no extra. What stands over databases and Redis is here as well, by its names."""
 
 _MODULES = {
     "AsyncSQLAlchemyMemory": "backends.sqlalchemy",
@@ -140,15 +151,19 @@ _MODULES = {
     "FileOffloadStore": "offload.files",
     "Form": "messages.forms",
     "FsspecOffloadStore": "backends.fsspec",
+    "HandOver": "services.handover",
     "History": "memory.history",
     "InMemoryMemory": "memory.in_memory",
+    "InMemoryMemoryService": "services.in_memory",
     "InMemoryOffloadStore": "offload.store",
     "InvalidArgumentError": "errors",
     "InvalidMessageError": "errors",
     "InvalidStateError": "errors",
     "LoopError": "errors",
     "MemoryBase": "memory.base",
+    "MemoryService": "services.base",
     "Msg": "messages.msg",
+    "NotStartedError": "errors",
     "OffloadCollisionError": "errors",
     "OffloadCorruptError": "errors",
     "OffloadError": "errors",
@@ -162,8 +177,10 @@ _MODULES = {
     "OpenAISummarizer": "summarizers.openai",
     "RedactionError": "errors",
     "RedisMemory": "backends.redis",
+    "RedisMemoryService": "services.redis",
     "RedisOffloadStore": "backends.redis_store",
     "SQLAlchemyMemory": "backends.sqlalchemy",
+    "SQLAlchemyMemoryService": "services.sqlalchemy",
     "SQLAlchemyOffloadStore": "backends.sqlalchemy_store",
     "Summarizer": "summarizers.protocol",
     "SummarizerError": "errors",

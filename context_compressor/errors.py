@@ -61,6 +61,10 @@ class UnrelatedMessagesError(ContextCompressorError, ValueError):
     """Report a list that shares nothing with the conversation so far: another conversation, it seems."""
 
 
+class NotStartedError(ContextCompressorError, RuntimeError):
+    """Report a service that was asked before its `start`, or after its `stop`."""
+
+
 class LoopError(ContextCompressorError, RuntimeError):
     """Report a memory that is used from another event loop than that of its first use."""
 

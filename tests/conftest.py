@@ -1,10 +1,13 @@
-"""Hypothesis profiles (`default` explores, `ci` draws the same examples), a plain environment, and variants.
+"""Hypothesis profiles (`default` explores, `ci` draws the same examples), a plain environment, variants.
 
 A test marked `variants(n)` is run with its first n parameters only, unless `--all` is given.
 """
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -53,3 +56,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
         gone = set(map(id, left))
         items[:] = [item for item in items if id(item) not in gone]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Callable[[str], int]]:
+    """Give the port of a server by its kind, started at the first call: one of each for the whole run."""
+    from tests.support.servers import running  # which those in an environment apart do not need
+
+    base = tmp_path_factory.getbasetemp()
+    shared: Path = base if worker_id == "master" else base.parent
+    ports: dict[str, int] = {}
+    with ExitStack() as stack:
+
+        def port_of(kind: str) -> int:
+            if kind not in ports:
+                ports[kind] = stack.enter_context(running(kind, shared))
+            return ports[kind]
+
+        yield port_of

@@ -26,8 +26,10 @@ EXTRA_NAMES = {
     "AsyncSQLAlchemyMemory",
     "FsspecOffloadStore",
     "RedisMemory",
+    "RedisMemoryService",
     "RedisOffloadStore",
     "SQLAlchemyMemory",
+    "SQLAlchemyMemoryService",
     "SQLAlchemyOffloadStore",
 }
 """Each needs an extra, so that `import *` leaves it out."""
@@ -45,15 +47,19 @@ PUBLIC_NAMES = {
     "FallbackSummarizer",
     "FileOffloadStore",
     "Form",
+    "HandOver",
     "History",
     "InMemoryMemory",
+    "InMemoryMemoryService",
     "InMemoryOffloadStore",
     "InvalidArgumentError",
     "InvalidMessageError",
     "InvalidStateError",
     "LoopError",
     "MemoryBase",
+    "MemoryService",
     "Msg",
+    "NotStartedError",
     "OffloadCollisionError",
     "OffloadCorruptError",
     "OffloadError",
@@ -126,6 +132,7 @@ LEVELS = (
     {"memory"},
     {"tools"},
     {"backends", "integrations", "readers", "measure"},
+    {"services"},
     {"cli"},
 )
 """The rooms, and modules at the top, each of which knows those in the lines above it alone."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -18,6 +18,14 @@ from context_compressor.messages.msg import Msg
 DEFAULT_SESSION, DEFAULT_USER = "default_session", "default_user"
 """Where none is given, as AgentScope's memories have it."""
 _DIGITS = "0123456789abcdef"
+
+
+class Standing(NamedTuple):
+    """Where the history of one of a user's sessions stands."""
+
+    session_id: str
+    number: int
+    size: int
 
 
 def digest(*parts: str) -> str:
@@ -41,6 +49,19 @@ def as_name(value: object, name: str, default: str) -> str:
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{name}: expected a string or None, got {type(value).__name__}")
     return value
+
+
+def as_namespace(value: object) -> str:
+    """Return what stands for a namespace: a string, or the ids of a user and a session.
+
+    Raises:
+        InvalidArgumentError: it is neither.
+    """
+    if isinstance(value, tuple):
+        if len(value) != 2 or not all(isinstance(part, str) for part in value):
+            raise InvalidArgumentError(f"namespace: expected the ids of a user and a session, got {value!r}")
+        return digest(*value)
+    return digest(as_name(value, "namespace", "default"))
 
 
 def to_bytes(text: str) -> bytes:

@@ -35,6 +35,7 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack_ascii,
 )
+from context_compressor.backends.redis_users import PARTS, UserSessions, stem_of
 from context_compressor.compression.edits import Edit, EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidArgumentError, check_number
 from context_compressor.memory.base import MemoryBase
@@ -205,11 +206,11 @@ class RedisHistory:
         self.client = client
         self._ttl = key_ttl
         self._names = pack_ascii({"user_id": user, "session_id": name})
-        stem = f"{key_prefix}context_compressor:{{{digest(user, name)}}}:"
-        parts = ("head", "messages", "ids", "order", "changed", "marks", "ledger", "edits", "gone")
-        self._keys = [stem + part for part in parts]
+        self._session, self._sessions = name, UserSessions(client, user, key_prefix, key_ttl)
+        stem = stem_of(key_prefix, user, name)
+        self._keys = [stem + part for part in PARTS]
         self._head, self._messages, self._ids, self._order = self._keys[:4]
-        self._changed, self._marks, self._ledger, self._edits, self._gone = self._keys[4:]
+        self._changed, self._marks, self._ledger, self._edits, self._gone = self._keys[4:9]
         self._write = client.register_script(_WRITE)
         self._touch = client.register_script(_TOUCH)
 
@@ -219,6 +220,8 @@ class RedisHistory:
         """Return where the history stands."""
         number, size, summary = await self._ask("hmget", self._head, ["number", "size", "summary"])
         await self._renew()
+        if number is not None:
+            await self._sessions.note(self._session)
         said = "" if summary is None else str(unpack_ascii(summary)["summary"])
         return Head(int(number or 0), int(size or 0), said)
 
@@ -259,10 +262,13 @@ class RedisHistory:
             number, last_place, size = await self._where()
             if at is not None and at != number:
                 raise ConflictError(f"the history is at {number}, not at {at}", number=number)
+            await self._sessions.note(self._session, is_new=number == 0)
             plan = await self._plan(changes, number + 1, last_place, size)
             ttl = "" if self._ttl is None else str(self._ttl)
             done, now = await self._write(self._keys, [number, token, ttl, json.dumps(plan)])
             if done:
+                if number == 0:  # or who removed the session meanwhile would have taken its name
+                    await self._sessions.note(self._session, is_new=True)
                 return int(now)
             if at is not None:
                 raise ConflictError(f"the history is at {int(now)}, not at {at}", number=int(now))

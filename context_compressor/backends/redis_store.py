@@ -7,7 +7,7 @@ from typing import Any
 
 from redis.asyncio import ConnectionPool
 
-from context_compressor.backends.records import as_name, digest
+from context_compressor.backends.records import as_namespace
 from context_compressor.backends.redis import Client, as_text, check_keys, client_for, client_over
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.offload.store import REF_PREFIX
@@ -18,7 +18,7 @@ class RedisOffloadStore(PackedOffloadStore):
 
     Args:
         url_or_pool: as `RedisMemory` takes it.
-        namespace: any string; one memory's alone.
+        namespace: any string, or the ids of a user and a session; one memory's alone.
         key_prefix: what the key begins with.
         key_ttl: seconds after which a namespace that nobody reads or writes is gone; None: never.
         compress_above: bytes above which a text is compressed by zstd; None: never.
@@ -31,7 +31,7 @@ class RedisOffloadStore(PackedOffloadStore):
     def __init__(
         self,
         url_or_pool: str | ConnectionPool | Client,
-        namespace: str = "default",
+        namespace: str | tuple[str, str] = "default",
         *,
         key_prefix: str = "",
         key_ttl: int | None = None,
@@ -42,7 +42,7 @@ class RedisOffloadStore(PackedOffloadStore):
         check_keys(key_prefix, key_ttl)
         self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
         self._client = self._own or client_over(url_or_pool)
-        name = digest(as_name(namespace, "namespace", "default"))
+        name = as_namespace(namespace)
         self._key, self._ttl = f"{key_prefix}context_compressor:{{{name}}}:texts", key_ttl
 
     async def close(self) -> None:

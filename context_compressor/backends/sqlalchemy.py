@@ -102,8 +102,9 @@ class SQLAlchemyHistory:
     ) -> None:
         user = as_name(user_id, "user_id", DEFAULT_USER)
         name = as_name(session_id, "session_id", DEFAULT_SESSION)
-        self._row = {"session": digest(user, name), "user_id": to_bytes(user), "session_id": to_bytes(name)}
-        self._session = self._row["session"]
+        self._session = digest(user, name)
+        self._row: dict[str, Any] = {"session": self._session, "user_digest": digest(user)}
+        self._row |= {"user_id": to_bytes(user), "session_id": to_bytes(name)}
         self._own: AsyncEngine | None = None
         self._within: AsyncSession | None = None
         if isinstance(engine_or_session, str):

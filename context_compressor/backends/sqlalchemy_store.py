@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.engines import engine_for, in_transaction, make_tables
-from context_compressor.backends.records import as_name, digest
+from context_compressor.backends.records import as_namespace
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.backends.tables import texts
 from context_compressor.errors import InvalidArgumentError
@@ -27,7 +27,7 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
 
     Args:
         engine: a URL, whose engine is closed by `close`, or an `AsyncEngine`, which stays the caller's.
-        namespace: any string; one memory's alone.
+        namespace: any string, or the ids of a user and a session; one memory's alone.
         compress_above: bytes above which a text is compressed by zstd; None: never.
         encryption_key: encrypts every text, a key of `Fernet.generate_key()`; None: none is.
 
@@ -38,7 +38,7 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
     def __init__(
         self,
         engine: AsyncEngine | str,
-        namespace: str = "default",
+        namespace: str | tuple[str, str] = "default",
         *,
         compress_above: int | None = None,
         encryption_key: bytes | str | None = None,
@@ -48,7 +48,7 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
             raise InvalidArgumentError(
                 f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
             )
-        self._namespace = digest(as_name(namespace, "namespace", "default"))
+        self._namespace = as_namespace(namespace)
         self._own = engine_for(engine) if isinstance(engine, str) else None
         self._engine = engine if isinstance(engine, AsyncEngine) else self._own
 

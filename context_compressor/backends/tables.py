@@ -37,6 +37,7 @@ sessions = Table(
     f"{_PREFIX}sessions",
     metadata,
     Column("session", _DIGEST, primary_key=True),
+    Column("user_digest", _DIGEST, nullable=False),
     Column("user_id", _BYTES, nullable=False),
     Column("session_id", _BYTES, nullable=False),
     Column("number", _NUMBER, nullable=False),
@@ -47,6 +48,7 @@ sessions = Table(
     Column("learnt_number", _NUMBER, nullable=False),
 )
 """A row for each session: where its history stands."""
+Index(f"{_PREFIX}by_user", sessions.c.user_digest)
 messages = Table(
     f"{_PREFIX}messages",
     metadata,

@@ -104,6 +104,8 @@ class SegmentEdit:
     checked without the words of the others. Not stored; None where it was not reckoned yet."""
     told: tuple[Told, ...] = ()
     """What its text may repeat, though it does not cover it: it holds as long as that stands unchanged."""
+    handed_over: StrictBool = False
+    """Whether a long-term memory has taken the messages that it covers itself."""
 
 
 Edit = StubEdit | SegmentEdit
@@ -169,7 +171,9 @@ SavedEdit = Annotated[
     Discriminator(_type_of),
 ]
 """An edit as `edit_to_dict` writes it, for pydantic to read."""
-_LEFT_OUT = frozenset({"page", "notes", "standing", "stands_for_tokens", "words_ref", "items_ref", "told"})
+_LEFT_OUT = frozenset(
+    {"page", "notes", "standing", "stands_for_tokens", "words_ref", "items_ref", "told", "handed_over"}
+)
 """Fields that are not written where they say nothing."""
 
 

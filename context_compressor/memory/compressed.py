@@ -21,6 +21,7 @@ from context_compressor.memory.base import (
     as_summary,
     check_collaborators,
 )
+from context_compressor.memory.handover import Receiver, check_receiver
 from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.listed import Originals, write_view
@@ -70,6 +71,8 @@ class CompressedMemory(MemoryBase):
             works in the background, in a task of the running loop, until the memory is closed.
         counter: measures messages, each once; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`, sync or async; its errors are logged and contained.
+        hand_over: a long-term memory that takes the messages which left the view, as `HandOver(memory)` makes
+            it of one; no view waits for it, and what it did not take is handed over again.
         fields: any field of `CompressionConfig` by itself, in the place of `config`.
 
     Raises:
@@ -92,9 +95,12 @@ class CompressedMemory(MemoryBase):
         summarizer: Summarizer | None = None,
         counter: TokenCounter | None = None,
         on_event: EventHook | None = None,
+        hand_over: Receiver | None = None,
         **fields: Any,
     ) -> None:
         super().__init__()
+        if hand_over is not None:
+            check_receiver(hand_over)
         check_collaborators(config, store, summarizer, counter, on_event)
         if isinstance(base, CompressionConfig) and config is None:
             base, config = None, base
@@ -119,6 +125,7 @@ class CompressedMemory(MemoryBase):
             counter=self.counter,
             recall=self._recall,
             on_event=on_event,
+            hand_over=hand_over,
         )
         self.face = Face()
         self._follower = ListFollower(self._tracker, self._runner, self._add, self.delete)
@@ -304,7 +311,7 @@ class CompressedMemory(MemoryBase):
 
     def stats(self) -> CompressionStats:
         """Return where the memory stands; the view is that of the last `get_memory`."""
-        return stats_of(self._tracker.state, self._runner.totals)
+        return stats_of(self._tracker.state, self._runner.totals, self._runner.handing_over)
 
     async def compress_now(self, keep: str | None = None) -> CompressionEvent | None:
         """Compress by hand all that may leave, whatever the fill level; None if there was nothing to gain.

@@ -11,6 +11,7 @@ from context_compressor.compression.engine import Done
 from context_compressor.compression.event import Event
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
+from context_compressor.memory.handover import HandingOver
 from context_compressor.memory.state import MemoryState
 
 
@@ -46,6 +47,12 @@ class CompressionStats:
     """What a view may cost."""
     tokens_to_event: int
     """By about how many tokens the view may grow until the next event."""
+    handed_over: int = 0
+    """Departures that `hand_over` has taken, each the messages of a segment."""
+    to_hand_over: int = 0
+    """Departures that wait for it."""
+    hand_over_failures: int = 0
+    """Attempts that it refused, or that took too long."""
 
     def __str__(self) -> str:
         return (
@@ -55,8 +62,15 @@ class CompressionStats:
         )
 
 
-def stats_of(state: MemoryState, totals: Totals) -> CompressionStats:
+def stats_of(state: MemoryState, totals: Totals, handing_over: HandingOver | None) -> CompressionStats:
     """Return what a memory has to report."""
+    handed = {}
+    if handing_over is not None:
+        handed = {
+            "handed_over": handing_over.done,
+            "to_hand_over": len(handing_over.waiting()),
+            "hand_over_failures": handing_over.failures,
+        }
     budget, history = state.budget.due_tokens, state.known.total_tokens
     return CompressionStats(
         history_tokens=history,
@@ -71,6 +85,7 @@ def stats_of(state: MemoryState, totals: Totals) -> CompressionStats:
         summarizer_seconds=totals.seconds,
         budget_tokens=budget,
         tokens_to_event=max(0, budget - state.tokens),
+        **handed,
     )
 
 

@@ -14,6 +14,7 @@ from context_compressor.compression.engine import Engine
 from context_compressor.compression.plans import Overflow, Perform, Plan, Reason
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import Background, Performance, Preparation
+from context_compressor.memory.handover import HandingOver, Receiver
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
 from context_compressor.memory.searching import Recall
@@ -45,6 +46,7 @@ class EventRunner:
         counter: measures stand-ins.
         recall: drops from its index what is no longer in the history.
         on_event: receives every event.
+        hand_over: takes what left the view.
 
     Attributes:
         event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
@@ -66,6 +68,7 @@ class EventRunner:
         counter: TokenCounter,
         recall: Recall,
         on_event: EventHook | None,
+        hand_over: Receiver | None = None,
     ) -> None:
         self._tracker = tracker
         self._texts = texts
@@ -82,6 +85,9 @@ class EventRunner:
         self.background = Background(config, self._engine, summarizer.remote)
         self._recall = recall
         self._on_event = on_event
+        self.handing_over = (
+            None if hand_over is None else HandingOver(hand_over, tracker, config.redact, self.changing)
+        )
 
     @property
     def totals(self) -> Totals:
@@ -304,6 +310,8 @@ class EventRunner:
             await self.tidy_up()
         finally:  # cancelled while a store removes something, say: what happened has happened
             await self._deliver(events)
+            if self.handing_over is not None:
+                self.handing_over.wake()
 
     async def tidy_up(self) -> None:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
@@ -395,6 +403,8 @@ class EventRunner:
         """Cancel what was prepared: another state is taken."""
         self.background.drop()
         self.background.start_anew()
+        if self.handing_over is not None:
+            self.handing_over.start_anew()
 
     def take_over(self, other: EventRunner) -> None:
         """Count on where another one ends, and cancel what it prepared; its `aclose` tidies up behind it."""
@@ -404,6 +414,8 @@ class EventRunner:
     async def aclose(self) -> None:
         """End what goes on in the background, and remove what it stored."""
         self.background.drop()
+        if self.handing_over is not None:
+            await self.handing_over.aclose()
         await self.tidy_up()
 
 

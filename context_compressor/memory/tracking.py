@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from context_compressor.compression.edits import (
@@ -348,6 +349,19 @@ class Tracker(HistoryFollower):
                         ledger.replace(segment)
             except ConflictError:
                 pass  # the next event tries again
+
+    async def note_handed_over(self, segment: SegmentEdit, events: list[CompressionEvent]) -> None:
+        """Note that a long-term memory has taken what a segment covers, if it is still there."""
+
+        async def change() -> None:
+            known = self.state.ledger.segment(segment.id)
+            if known is None or known.ref != segment.ref or known.handed_over:
+                return
+            noted = replace(known, handed_over=True)
+            if await self._write([Record([noted])], at=self.number):
+                self.state.ledger.replace(noted)
+
+        await self._in_step(change, events)
 
     async def _in_step(self, change: Callable[[], Awaitable[T]], events: list[CompressionEvent]) -> T:
         """Make a change to what is there now, again where others wrote meanwhile."""

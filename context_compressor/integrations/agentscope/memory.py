@@ -33,6 +33,7 @@ from context_compressor.integrations.agentscope.model import (
 )
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.handover import Receiver
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg, new_id, tool_results
@@ -93,6 +94,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         summarizer: who writes summaries, instead of `model`; an `ExtractiveSummarizer` when both are None.
         counter: measures messages; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`.
+        hand_over: a long-term memory that takes what left the view; see `CompressedMemory`.
         toolkit: an agent's toolkit, which gets the read-back tools, as by `register_offload_tools`.
         fields: any other field of `CompressionConfig`; None is a value there.
 
@@ -119,6 +121,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         summarizer: Summarizer | None = None,
         counter: TokenCounter | None = None,
         on_event: EventHook | None = None,
+        hand_over: Receiver | None = None,
         toolkit: Toolkit | None = None,
         **fields: Any,
     ) -> None:
@@ -147,6 +150,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             summarizer=summarizer if model is None else AgentScopeSummarizer(model),
             counter=counter,
             on_event=on_event,
+            hand_over=hand_over,
         )
         self._store_dir = store_dir
         self._namespace = _namespace_of(base)

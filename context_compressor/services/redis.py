@@ -1,0 +1,117 @@
+"""`RedisMemoryService`: sessions in Redis, Redis Cluster or Valkey."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import ConnectionPool, Redis
+
+from context_compressor.backends.records import Standing
+from context_compressor.backends.redis import Client, RedisHistory, RedisMemory, check_keys, client_over
+from context_compressor.backends.redis_store import RedisOffloadStore
+from context_compressor.backends.redis_users import UserSessions
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.services.base import MemoryService
+
+
+class RedisMemoryService(MemoryService):
+    """Keep sessions in Redis: those of every `RedisMemory` there are found as well.
+
+    Args:
+        redis_url: of the server, whose connections are opened by `start` and closed by `stop`.
+        redis_client: in its place a `Redis`, a `RedisCluster` or a `ConnectionPool`, which stays yours.
+        socket_timeout: seconds, of connections that are opened here, as the next four.
+        socket_connect_timeout: seconds.
+        max_connections: at the same time; None: as many as it takes.
+        health_check_interval: seconds after which an idle connection is asked whether it is there.
+        socket_keepalive: whether TCP's keepalive is on.
+        ttl_seconds: after which a session that is not used is gone, whole, with its texts; searching and
+            listing use all sessions of the user. None: never.
+        max_messages_per_session: as `MemoryService` has it.
+        key_prefix: what all keys begin with, as `RedisMemory` has it.
+        options: as `MemoryService` has them.
+
+    Raises:
+        InvalidArgumentError: an argument is none of that.
+    """
+
+    def __init__(
+        self,
+        redis_url: str = "redis://localhost:6379/0",
+        redis_client: Client | ConnectionPool | None = None,
+        socket_timeout: float | None = 5.0,
+        socket_connect_timeout: float | None = 5.0,
+        max_connections: int | None = None,
+        *,
+        health_check_interval: float = 30.0,
+        socket_keepalive: bool = True,
+        ttl_seconds: int | None = 3_600,
+        max_messages_per_session: int | None = None,
+        key_prefix: str = "",
+        **options: Any,
+    ) -> None:
+        try:
+            check_keys(key_prefix, ttl_seconds)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(str(error).replace("key_ttl", "ttl_seconds")) from None
+        if ttl_seconds is not None:  # the index tells no longer of what has ended
+            options = {"idle_seconds": ttl_seconds, **options}
+        super().__init__(max_messages_per_session=max_messages_per_session, **options)
+        self._prefix, self._ttl = key_prefix, ttl_seconds
+        self._url = redis_url
+        self._connecting: dict[str, Any] = {
+            "socket_timeout": socket_timeout,
+            "socket_connect_timeout": socket_connect_timeout,
+            "max_connections": max_connections,
+            "health_check_interval": health_check_interval,
+            "socket_keepalive": socket_keepalive,
+        }
+        self._given = None if redis_client is None else client_over(redis_client)
+        self._opened: Redis | None = None
+
+    @property
+    def _client(self) -> Client:
+        client = self._given or self._opened
+        assert client is not None
+        return client
+
+    async def _begin(self) -> None:
+        if self._given is None:
+            try:
+                self._opened = Redis.from_url(self._url, decode_responses=True, **self._connecting)
+            except (ValueError, AttributeError) as error:
+                raise InvalidArgumentError(
+                    f"redis_url: {error}; expected such as 'redis://localhost:6379/0'"
+                ) from error
+
+    async def _end(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.aclose()
+
+    async def _check(self) -> None:
+        answer: Any = self._client.ping()
+        await answer
+
+    def _open(self, user: str, session: str) -> RedisMemory:
+        return RedisMemory(
+            self._client, user_id=user, session_id=session, key_prefix=self._prefix, key_ttl=self._ttl
+        )
+
+    def _look(self, user: str, session: str) -> RedisHistory:
+        # Without a time to live: to be found does not give one to a session that an agent keeps for good.
+        return RedisHistory(self._client, user_id=user, session_id=session, key_prefix=self._prefix)
+
+    def _texts(self, user: str, session: str) -> RedisOffloadStore:
+        names = (user, session)
+        return RedisOffloadStore(self._client, names, key_prefix=self._prefix, key_ttl=self._ttl)
+
+    async def _standings(self, user: str, *, renew: bool = False) -> list[Standing]:
+        sessions = UserSessions(self._client, user, self._prefix, self._ttl)
+        found = await sessions.standings()
+        if renew:
+            await sessions.renew([one.session_id for one in found])
+        return [one for one in found if one.size]
+
+    async def _remove(self, user: str, session: str) -> None:
+        await UserSessions(self._client, user, self._prefix, self._ttl).remove(session)
