@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -35,6 +36,7 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack_ascii,
 )
+from context_compressor.backends.redis_scripts import CLAIM, TOUCH, WRITE
 from context_compressor.backends.redis_users import PARTS, UserSessions, stem_of
 from context_compressor.compression.edits import Edit, EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidArgumentError, check_number
@@ -47,32 +49,6 @@ _AT_ONCE = 500
 """Fields that one command asks for."""
 _ATTEMPTS = 1_000
 """How often a write is tried while others write."""
-
-_WRITE = """
--- KEYS: head, messages, ids, order, changed, marks, ledger, edits, gone
--- ARGV: 1 number expected, 2 token of this write, 3 TTL in seconds or "", 4 what to do, as JSON
-local number = tonumber(redis.call('HGET', KEYS[1], 'number') or '0')
-if number ~= tonumber(ARGV[1]) then
-    if redis.call('HGET', KEYS[1], 'token') == ARGV[2] then return {1, number} end  -- sent twice
-    return {0, number}
-end
-local plan = cjson.decode(ARGV[4])
-number = number + 1
-for _, name in ipairs(plan.keys) do
-    local key = KEYS[name[1]]
-    for i = 2, #name do
-        local command = name[i]
-        redis.call(command[1], key, unpack(command, 2))
-    end
-end
-redis.call('HSET', KEYS[1], 'number', number, 'token', ARGV[2])
-for _, key in ipairs(KEYS) do
-    if ARGV[3] ~= '' then redis.call('EXPIRE', key, ARGV[3]) end
-end
-return {1, number}
-"""
-"""Nothing in it can fail half way: it knows the number it goes on from, and only sets and removes."""
-_TOUCH = "for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[1]) end return 1"
 
 
 class RedisMemory(MemoryBase):
@@ -210,9 +186,10 @@ class RedisHistory:
         stem = stem_of(key_prefix, user, name)
         self._keys = [stem + part for part in PARTS]
         self._head, self._messages, self._ids, self._order = self._keys[:4]
-        self._changed, self._marks, self._ledger, self._edits, self._gone = self._keys[4:9]
-        self._write = client.register_script(_WRITE)
-        self._touch = client.register_script(_TOUCH)
+        self._changed, self._marks, self._ledger, self._edits, self._gone, self._leases = self._keys[4:10]
+        self._write = client.register_script(WRITE)
+        self._touch = client.register_script(TOUCH)
+        self._claim = client.register_script(CLAIM)
 
     # The four verbs
 
@@ -294,6 +271,12 @@ class RedisHistory:
             LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
             for number in sorted({*edits, *withdrawn, *learnt})
         ]
+
+    async def claim(self, name: str, holder: str, seconds: float) -> bool:
+        """Claim something as `Leases.claim` does, by the server's clock."""
+        ttl = "" if self._ttl is None else str(self._ttl)
+        milliseconds = math.ceil(seconds * 1000)
+        return bool(await self._claim([self._leases], [digest(name), digest(holder), milliseconds, ttl]))
 
     # Asking
 

@@ -11,6 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from context_compressor.backends.changes import check
+from context_compressor.backends.claims import claim
 from context_compressor.backends.engines import engine_for, engine_of, in_transaction, make_tables
 from context_compressor.backends.records import (
     DEFAULT_SESSION,
@@ -215,6 +216,17 @@ class SQLAlchemyHistory:
 
         found = await self._run(look)
         return [entry._replace(number=entry.number + self._shift_now) for entry in found]
+
+    async def claim(self, name: str, holder: str, seconds: float) -> bool:
+        """Claim something as `Leases.claim` does, by the database's clock.
+
+        In a transaction of the caller's whatever is claimed is granted: others see nothing of it before the
+        caller commits.
+        """
+        if self._within is not None:
+            return True
+        asked = self._session, name, holder, seconds
+        return await self._run(lambda connection: claim(connection, *asked))
 
     async def close(self) -> None:
         """Close the engine, if it was made here."""

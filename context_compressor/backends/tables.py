@@ -87,6 +87,15 @@ ledger = Table(
 )
 """Edits of the view; one without `edit` was withdrawn."""
 Index(f"{_PREFIX}by_number", ledger.c.session, ledger.c.number)
+leases = Table(
+    f"{_PREFIX}leases",
+    metadata,
+    Column("session", _DIGEST, primary_key=True),
+    Column("name_digest", _DIGEST, primary_key=True),
+    Column("holder", _DIGEST, nullable=False),
+    Column("until", _NUMBER, nullable=False),
+)
+"""What a process has claimed for some time, in milliseconds since 1970 by the database's clock."""
 texts = Table(
     f"{_PREFIX}texts",
     metadata,

@@ -115,6 +115,11 @@ EditName = tuple[ItemKey, PartPath]
 """What an edit stands in for, or, of a segment, itself: no two edits that hold have one name."""
 
 
+def covered_by(segment: SegmentEdit) -> set[ItemKey]:
+    """Return the keys of the items of a view that a segment takes the place of."""
+    return {*segment.items, *(ItemKey(child, SEGMENT_PART) for child in segment.children)}
+
+
 def name_of(edit: Edit) -> EditName:
     """Return an edit's name."""
     return (edit.item, edit.path) if isinstance(edit, StubEdit) else (ItemKey(edit.id, SEGMENT_PART), ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import SegmentEdit, StubEdit
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _GROWTH = 0.05
 """Share of the budget by which a view has to grow before another preparation is tried (law 5)."""
-_ENDING_SECONDS = 1.0
+ENDING_SECONDS = 1.0
 """How long a cancelled preparation is waited for; a summariser that ignores its cancellation gets less."""
 
 
@@ -96,21 +96,34 @@ class Preparation(Performance):
 
     The task knows nothing of the memory but what it works on, and ends by its time limits at the latest.
 
+    Args:
+        plan, state, engine, totals: as for `Performance`.
+        may_begin: asked first, whether a model may be paid for it.
+
     Attributes:
         failure: why nothing came of it; None unless it failed.
         removed: refs of texts that the store was asked to remove meanwhile.
         task: performs it; kept here because a loop lets go of tasks that wait.
     """
 
-    def __init__(self, plan: Plan, state: MemoryState, engine: Engine, totals: Totals) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        state: MemoryState,
+        engine: Engine,
+        totals: Totals,
+        may_begin: Callable[[Plan], Awaitable[bool]],
+    ) -> None:
         super().__init__(plan, state, engine, totals)
+        self._may_begin = may_begin
         self.failure: str | None = None
         self.removed: set[str] = set()
         self.task = asyncio.create_task(self._perform_ahead(), name="prepare a compression event")
 
     async def _perform_ahead(self) -> None:
         try:
-            await self.perform()
+            if await self._may_begin(self.event.plan):
+                await self.perform()
         except Exception as error:
             # Nobody has asked for it yet, so nobody is there to raise it to.
             logger.warning("an event could not be prepared: %r", error)
@@ -145,15 +158,26 @@ class Background:
         config: from which share of the budget on.
         engine: performs it.
         remote: whether summaries leave the process: only then is there something to wait for.
+        may_begin: asked before a model is paid.
+        follow: told of what is begun; None: it waits here until it is due.
 
     Attributes:
         totals: what events came to, in line or in a task: a model is paid for whatever comes of its summary.
     """
 
-    def __init__(self, config: CompressionConfig, engine: Engine, remote: bool) -> None:
+    def __init__(
+        self,
+        config: CompressionConfig,
+        engine: Engine,
+        remote: bool,
+        *,
+        may_begin: Callable[[Plan], Awaitable[bool]],
+        follow: Callable[[Preparation], None] | None,
+    ) -> None:
         self._ratio = (config.background_ratio or 1.0) if remote else 1.0
         self._raises = config.on_failure == "raise"
         self._engine = engine
+        self._may_begin, self._follow = may_begin, follow
         self.totals = Totals()
         self._prepared: Preparation | None = None
         self._dropped: list[Preparation] = []
@@ -169,6 +193,11 @@ class Background:
     def is_kept(self) -> bool:
         """Whether an event that is due goes on although nobody waits for it any more: not where it raises."""
         return self.is_on and not self._raises
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether something is prepared, or under way, and not dropped."""
+        return self._prepared is not None
 
     @property
     def has_dropped(self) -> bool:
@@ -197,7 +226,9 @@ class Background:
     def start(self, planned: Plan, state: MemoryState) -> Preparation:
         """Begin to perform a plan, in the place of any other preparation."""
         self.drop()
-        self._prepared = Preparation(planned, state, self._engine, self.totals)
+        self._prepared = Preparation(planned, state, self._engine, self.totals, self._may_begin)
+        if self._follow is not None:
+            self._follow(self._prepared)
         return self._prepared
 
     def standing(self, state: MemoryState) -> Preparation | None:
@@ -258,7 +289,7 @@ class Background:
         loop = asyncio.get_running_loop()
         ending = {each.task for each in self._dropped if not each.has_ended and each.task.get_loop() is loop}
         if ending:
-            await asyncio.wait(ending, timeout=_ENDING_SECONDS)
+            await asyncio.wait(ending, timeout=ENDING_SECONDS)
         ended = [each for each in self._dropped if each.has_ended]
         self._dropped = [each for each in self._dropped if each not in ended]
         return {ref for each in ended for ref in each.event.attempted}

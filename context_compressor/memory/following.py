@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import (
+    Edit,
     message_id,
     name_of,
 )
@@ -26,7 +27,13 @@ from context_compressor.memory.history import (
     Withdraw,
 )
 from context_compressor.memory.loops import LoopLock
-from context_compressor.memory.rebuilding import Rebuilt, changed_ids, is_continued, rebuilt_view
+from context_compressor.memory.rebuilding import (
+    Rebuilt,
+    appended_edits,
+    changed_ids,
+    is_continued,
+    rebuilt_view,
+)
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.table import MessageTable
 from context_compressor.messages.exchanges import Decisions
@@ -123,6 +130,11 @@ class HistoryFollower:
             logger.warning("the history does not say where it stands: %r", error)
             return False
 
+    async def is_edited_by_others(self) -> bool:
+        """Tell whether others changed the ledger since the state was brought in step with it."""
+        entries = await self.history.ledger(after=self.number)
+        return any(entry.edits or entry.withdrawn for entry in entries)
+
     async def is_in_step(self) -> bool:
         """Tell whether the state knows the whole history, and nobody is changing it."""
         head = await self.history.head()
@@ -141,25 +153,32 @@ class HistoryFollower:
         while (head := await self.history.head()).number != self.number or self._has_to_read:
             state = self.state
             try:
-                if not await self._grow(head) and await self._reread(head, events):
-                    break
+                is_done = await self._grow(head, events)
+                if not is_done:
+                    is_done = await self._reread(head, events) and not self._tells_marks
             except ConflictError:
                 continue
             if state is not self.state:
                 self._has_to_read = True
+            elif is_done:
+                break  # it is the view of that head: who writes on and on would never let it come to an end
         self.state.advance()
 
-    async def _grow(self, head: Head) -> bool:
-        """Take up what others added behind what is known; tell whether that was all that happened."""
+    async def _grow(self, head: Head, events: list[CompressionEvent]) -> bool:
+        """Take up messages and edits that others appended to what is known; tell whether that was all."""
         state = self.state
         if self._has_to_read or not self._tells_marks:
             return False
-        entries = await self.history.read(after=self.number)
-        edits = await self.history.ledger(after=self.number)
+        before, shown = state.tokens, list(state.items)
+        # What came behind that head is for the next time.
+        entries = [e for e in await self.history.read(after=self.number) if e.changed <= head.number]
+        written = [e for e in await self.history.ledger(after=self.number) if e.number <= head.number]
         added = [(entry, entry.msg) for entry in entries if entry.msg is not None]
+        edits = appended_edits(state, written, (entry.key for entry in entries), self._recorded)
         is_growth = (
             state is self.state
-            and not edits
+            and edits is not None
+            and (self.number or not edits)  # of what left the view long ago nothing has to be counted
             and len(added) == len(entries)
             and not any(entry.key in state.known for entry in entries)
             and len(state.known) + len(added) == head.size
@@ -175,7 +194,24 @@ class HistoryFollower:
             for (entry, msg), counted in zip(added, counts, strict=True):
                 state.enqueue(msg, counted, entry.key)
                 state.known.note_marks(msg.id, entry.marks)
+            if edits and not self._show_appended(edits, written):
+                return False
             self.number = head.number
+            if edits and not is_continued(shown, state.items):
+                self.branches.drop()
+                state.generation += 1
+                self.note_edit(events, CHANGED, before, changed_ids(shown, state.items))
+        return True
+
+    def _show_appended(self, edits: Sequence[Edit], written: Sequence[LedgerEntry]) -> bool:
+        """Show edits of others; where that cannot be done, all is to be read, which this tells."""
+        state = self.state
+        state.advance()
+        learnt = next((entry.learnt for entry in reversed(written) if entry.learnt), self._recorded)
+        if not state.follow(edits, learnt.get("pending", ())):
+            self._has_to_read = True
+            return False
+        self._recorded = learnt
         return True
 
     async def _reread(self, head: Head, events: list[CompressionEvent]) -> bool:
@@ -187,6 +223,8 @@ class HistoryFollower:
         self._has_to_read = True
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
         entries = await self.history.read()
+        while self._tells_marks and entries and entries[-1].changed > head.number:
+            entries.pop()  # it came behind that head, and is read when that is known
         edits = await self.history.ledger(after=0 if loaded is not None else self.number)
         if edits and loaded is None:
             edits = await self.history.ledger()

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
-from uuid import uuid4
 
 from context_compressor.compression.edits import SegmentEdit, message_id
 from context_compressor.compression.shown import Redact, shown_message
 from context_compressor.errors import check_members, check_number
 from context_compressor.events import CompressionEvent
+from context_compressor.memory import leases
+from context_compressor.memory.leases import EventLease, leases_of
 from context_compressor.memory.tracking import Tracker
 from context_compressor.messages.msg import Msg
 
@@ -94,7 +95,7 @@ class HandingOver:
         self._redact = redact
         self._changing = changing
         self._taken: set[str] = set()
-        self._holder = uuid4().hex
+        self._lease = EventLease(leases_of(tracker.history), _LEASE)
         self._task: asyncio.Task[None] | None = None
         self._is_asked_again = False
         self._later: asyncio.TimerHandle | None = None
@@ -148,23 +149,19 @@ class HandingOver:
 
     async def _in_turn(self) -> None:
         """Hand over all there is, where no other process does so."""
-        claim: Callable[[str, str, float], Awaitable[bool]] | None
-        claim = getattr(self._tracker.history, "claim", None)
-        lasting = 2 * self._seconds
-        if claim is not None and not await claim(_LEASE, self._holder, lasting):
+        if not await self._lease.take():
             # Who holds it may have died.
-            self._later = asyncio.get_running_loop().call_later(self._seconds, self.wake)
+            self._later = asyncio.get_running_loop().call_later(leases.LEASE_SECONDS, self.wake)
             return
         try:
             async with self._changing() as events:  # others may have handed over some
                 await self._tracker.catch_up(events)
             while waiting := self.waiting():
-                if claim is not None and not await claim(_LEASE, self._holder, lasting):
+                if not await self._lease.take():
                     return
                 await self._hand_over(waiting[0])
         finally:
-            if claim is not None:
-                await claim(_LEASE, self._holder, 0)
+            await self._lease.give_back()
 
     async def _hand_over(self, segment: SegmentEdit) -> None:
         if segment.ref not in self._taken:

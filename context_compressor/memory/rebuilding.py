@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from context_compressor.compression.edits import EditName, ItemKey, SegmentEdit, name_of
+from context_compressor.compression.edits import (
+    Edit,
+    EditName,
+    ItemKey,
+    SegmentEdit,
+    StubEdit,
+    covered_by,
+    name_of,
+)
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
-from context_compressor.memory.history import Entry
+from context_compressor.memory.history import Entry, LedgerEntry
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import Decisions, ExchangeBuilder
 from context_compressor.messages.msg import Msg
@@ -78,6 +87,47 @@ async def rebuilt_view(
     withdrawn = edits.keys() - ledger.edits().keys()
     renewed = [one for one in ledger.segments() if edits[name_of(one)] is not one]
     return Rebuilt(messages, withdrawn, renewed, ledger, counted, unseen, built)
+
+
+def appended_edits(
+    state: MemoryState, written: Iterable[LedgerEntry], added: Iterable[str], learnt: Mapping[str, Any]
+) -> list[Edit] | None:
+    """Return the edits that others appended to the ledger; None where they did more, and all is to be read.
+
+    Args:
+        state: where the ledger has none of it.
+        written: what others wrote to the ledger.
+        added: keys of the messages that others added.
+        learnt: what goes with the ledger as it is known.
+    """
+    entries = list(written)
+    known = {name: learnt[name] for name in ("decisions", "summary_place")}
+    if any(
+        entry.withdrawn or {name: (entry.learnt or known).get(name) for name in known} != known
+        for entry in entries
+    ):
+        return None
+    edits, names = [edit for entry in entries for edit in entry.edits], state.ledger.edits().keys()
+    there = {item.key.key for item in state.items} | state.unseen() | set(added)
+    for edit in edits:
+        if isinstance(edit, StubEdit):
+            if edit.item.key not in there:
+                return None
+        elif is_same_but_handed_over(edit, state.ledger):
+            continue
+        elif edit.words_ref is None:
+            if name_of(edit) in names or not {item.key for item in covered_by(edit)} <= there:
+                return None
+            there.add(edit.id)
+        elif name_of(edit) not in names:  # else it was merged, and its words are in the store by now
+            return None
+    return edits
+
+
+def is_same_but_handed_over(edit: SegmentEdit, ledger: Ledger) -> bool:
+    """Tell whether an edit says no more of a segment that is known than who has taken its messages."""
+    known = ledger.segment(edit.id)
+    return known is not None and replace(known, handed_over=edit.handed_over) == edit
 
 
 def _still_valid(state: MemoryState, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:

@@ -53,6 +53,9 @@ class CompressionStats:
     """Departures that wait for it."""
     hand_over_failures: int = 0
     """Attempts that it refused, or that took too long."""
+    taken_over: int = 0
+    """Events that another process had begun and this one made, because that died or stood still for longer
+    than its lease: summaries that may have been paid for twice."""
 
     def __str__(self) -> str:
         return (
@@ -86,6 +89,7 @@ def stats_of(state: MemoryState, totals: Totals, handing_over: HandingOver | Non
         budget_tokens=budget,
         tokens_to_event=max(0, budget - state.tokens),
         **handed,
+        taken_over=totals.taken_over,
     )
 
 
@@ -107,6 +111,7 @@ class Totals:
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    taken_over: int = 0
 
     def add(self, event: Event) -> None:
         """Add what a model was paid for, whether or not its summary came into the view."""

@@ -1,12 +1,10 @@
-"""Running events: `decide` says what is to happen, one loop obeys; and what follows upon every call."""
+"""Running events: `decide` says what is to happen, and one loop obeys."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 from context_compressor.compression.config import CompressionConfig
@@ -15,8 +13,9 @@ from context_compressor.compression.plans import Overflow, Perform, Plan, Reason
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import Background, Performance, Preparation
 from context_compressor.memory.handover import HandingOver, Receiver
-from context_compressor.memory.loops import LoopLock
-from context_compressor.memory.reporting import Totals, describe_event, overflow_error
+from context_compressor.memory.housekeeping import Housekeeper
+from context_compressor.memory.leases import EventLease, Waits, leases_of
+from context_compressor.memory.reporting import describe_event, overflow_error
 from context_compressor.memory.searching import Recall
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
@@ -33,8 +32,8 @@ _MAX_EVENTS_PER_CALL = 12
 """Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
 
 
-class EventRunner:
-    """Run the events that a view needs, tell of them, and tidy up behind every call.
+class EventRunner(Housekeeper):
+    """Run the events that a view needs.
 
     Args:
         tracker: keeps the view in step with the history.
@@ -47,14 +46,7 @@ class EventRunner:
         recall: drops from its index what is no longer in the history.
         on_event: receives every event.
         hand_over: takes what left the view.
-
-    Attributes:
-        event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
-            for none. Taken before the tracker's lock where both are.
-        background: what is prepared ahead, and what events came to.
     """
-
-    event_lock = LoopLock()
 
     def __init__(
         self,
@@ -70,8 +62,7 @@ class EventRunner:
         on_event: EventHook | None,
         hand_over: Receiver | None = None,
     ) -> None:
-        self._tracker = tracker
-        self._texts = texts
+        lease = EventLease(leases_of(tracker.history) if summarizer.remote else None)
         self._config = config
         self._engine = Engine(
             config=config,
@@ -82,17 +73,16 @@ class EventRunner:
             read_ref=texts.read,
         )
         self._remote = summarizer.remote
-        self.background = Background(config, self._engine, summarizer.remote)
-        self._recall = recall
-        self._on_event = on_event
-        self.handing_over = (
-            None if hand_over is None else HandingOver(hand_over, tracker, config.redact, self.changing)
+        background = Background(
+            config,
+            self._engine,
+            summarizer.remote,
+            may_begin=self._may_begin,
+            follow=self._follow if lease.is_asked else None,
         )
-
-    @property
-    def totals(self) -> Totals:
-        """What events came to, those that are prepared ahead included."""
-        return self.background.totals
+        super().__init__(tracker, texts, recall, background, lease, on_event)
+        if hand_over is not None:
+            self.handing_over = HandingOver(hand_over, tracker, config.redact, self.changing)
 
     # Showing
 
@@ -165,7 +155,9 @@ class EventRunner:
     ) -> CompressionEvent | None:
         """Do what `decide` says until it says that the view can be shown. Holds: event lock.
 
-        Where an event was prepared ahead, that is committed; where it is under way, it is waited for.
+        Where an event was prepared ahead, that is committed; where it is under way, it is waited for. Over a
+        history that others share it is made by whoever has the lease; who has it not goes on with a view that
+        fits, and else waits.
 
         Args:
             events: receives what there is to tell.
@@ -179,7 +171,16 @@ class EventRunner:
         Raises:
             ContextOverflowError: nothing more can leave, and the view exceeds the budget.
         """
-        tracker, made = self._tracker, list[CompressionEvent]()
+        try:
+            return await self._run_events_alone(events, asked=asked, note=note, summary=summary)
+        finally:
+            await self._give_back()
+
+    async def _run_events_alone(
+        self, events: list[CompressionEvent], *, asked: bool, note: str | None, summary: bool
+    ) -> CompressionEvent | None:
+        """Do so, and keep the lease, if that was taken."""
+        tracker, made, waits = self._tracker, list[CompressionEvent](), Waits()
         await self._texts.retry_pending()
         # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
         count, may_start = 0, not asked and self.background.is_kept
@@ -191,8 +192,17 @@ class EventRunner:
                 events += self.background.take_failures(tracker.state.tokens)
                 if plan is None:
                     break
-                if prepared is None and may_start and plan.needs_summary:
+                is_alone = self._lease.is_held or not self._needs_lease(plan)
+                if is_alone and prepared is None and may_start and plan.needs_summary:
                     prepared, may_start = self.background.start(plan, tracker.state), False
+            if not is_alone and prepared is None:
+                if await self._lease.take():
+                    continue  # whoever had it may have made the event meanwhile
+                if not asked and tracker.state.tokens <= tracker.state.budget.due_tokens:
+                    tracker.state.fresh.clear()
+                    break
+                await waits.next()
+                continue
             if prepared is not None and not prepared.is_ready:
                 await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
                 continue
@@ -263,6 +273,8 @@ class EventRunner:
             plan, self._tracker.state, self._engine, self.totals, note=note, may_outlast=self._remote
         )
         try:
+            if plan.needs_summary:
+                await self._lease.begin(_name(plan))
             await performance.perform()
             return await self._commit(performance, events)
         finally:
@@ -282,144 +294,41 @@ class EventRunner:
         self._texts.note_unwanted(performance.event.attempted)
         return describe_event(performance.event, done, before, tracker.state.tokens)
 
-    # What follows upon a call
+    # Events of a history that others share
 
-    @asynccontextmanager
-    async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
-        """Collect the events of a call, and `finish` with them however it ends. Held outside every lock."""
-        events = list[CompressionEvent]()
+    def _needs_lease(self, plan: Plan) -> bool:
+        """Tell whether only one may perform a plan: not where what has just come leaves without a model."""
+        return self._lease.is_asked and (plan.needs_summary or plan.reason != Reason.ARRIVAL)
+
+    async def _may_begin(self, plan: Plan) -> bool:
+        """Tell whether a model may be paid for a plan that was made just now, and note that it is."""
+        if not self._lease.is_asked:
+            return True
+        if not await self._lease.take() or await self._tracker.is_edited_by_others():
+            return False
+        await self._lease.begin(_name(plan))
+        return True
+
+    def _follow(self, prepared: Preparation) -> None:
+        task = asyncio.create_task(self._commit_ahead(prepared), name="commit a prepared event")
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _commit_ahead(self, prepared: Preparation) -> None:
+        """Commit what was prepared as soon as it is there, for nobody else knows of it."""
+        await asyncio.wait({prepared.task})
         try:
-            yield events
-        finally:
-            await self.finish(events)
-
-    @asynccontextmanager
-    async def changing(self) -> AsyncIterator[list[CompressionEvent]]:
-        """Hold the tracker's lock; tell of events afterwards."""
-        async with self.telling() as events, self._tracker.lock:
-            yield events
-
-    async def refresh(self) -> None:
-        """Bring the view to the end of the history, and tell of what that led to."""
-        async with self.changing() as events:
-            await self._tracker.catch_up(events)
-
-    async def finish(self, events: Sequence[CompressionEvent]) -> None:
-        """Tidy up after whatever a call changed, and deliver the events that it led to."""
-        try:
-            await self.tidy_up()
-        finally:  # cancelled while a store removes something, say: what happened has happened
-            await self._deliver(events)
-            if self.handing_over is not None:
-                self.handing_over.wake()
-
-    async def tidy_up(self) -> None:
-        """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
-        self.background.drop_outdated(self._tracker.state)
-        await self._give_up_dropped()
-        await self._drop_gone()
-        if self._tracker.state.ledger.unwanted and not self.event_lock.locked():
-            async with self.event_lock:
-                await self._sweep()
-
-    async def _drop_gone(self) -> None:
-        """Drop from the search index the messages that left the history."""
-        tracker = self._tracker
-        if tracker.gone is None and tracker.is_behind:  # the history is still to be read
-            return
-        gone, tracker.gone = tracker.gone, set()
-        try:
-            if gone is None:
-                await self._recall.keep(list(tracker.state.known.tokens))
-            else:
-                await self._recall.forget(gone)
-        except BaseException:  # cancelled, the next call drops whatever is not in the history
-            tracker.gone = None
-            raise
-
-    async def _sweep(self) -> None:
-        """Remove from the store what nothing names any more. Holds: event lock."""
-        await self._give_up_dropped()
-        ledger = self._tracker.state.ledger
-        held = self._tracker.branches.holds
-        gone = [ref for ref in ledger.unwanted if not (ledger.is_live(ref) or held(ref))]
-        self.background.note_removal(gone)
-        await self._texts.sweep()
-
-    async def _give_up_dropped(self) -> None:
-        self._texts.note_unwanted(await self.background.settle())
-
-    async def remove_orphans(self) -> list[str]:
-        """Remove the stored texts that neither the ledger nor an event under way names; return their refs.
-
-        Whatever an event stores is named by the ledger when it ends, or removed by it. Only a process that
-        ended in the middle leaves texts that nobody names. A memory whose ledger names nothing may be one
-        that was not loaded yet, and removes nothing.
-
-        Raises:
-            OffloadError: the store could not be listed. What could not be removed is tried again at later
-                events.
-        """
-        async with self.telling() as events, self.event_lock:
-            async with self._tracker.lock:  # others may have named what this one knows nothing of
-                await self._tracker.catch_up(events)
-            if not self._tracker.state.ledger.refs():
-                return []
-            stored = await self._texts.stored_refs()
-            ledger = self._tracker.state.ledger
-            # No event writes while its lock is held. One that is prepared in the background says what it
-            # writes before it does; from here to `telling`'s end, which removes what is unwanted, nothing is
-            # awaited but that lock, and what an event commits in between is wanted again.
-            prepared = self.background.refs() | self._tracker.branches.refs()
-            orphans = [ref for ref in stored if not ledger.is_live(ref) and ref not in prepared]
-            if orphans:
-                logger.info("%d stored texts that nothing names are removed", len(orphans))
-            ledger.unwanted.update(orphans)
-        return orphans
-
-    async def _deliver(self, events: Sequence[CompressionEvent]) -> None:
-        """Hand events to the hook; its errors are logged and contained."""
-        self.background.totals.events += len(events)
-        if self._on_event is None:
-            return
-        for event in events:
-            try:
-                answer = self._on_event(event)
-                if inspect.isawaitable(answer):
-                    await answer
-            except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                    raise
-                logger.exception("on_event failed for an event of kind %s", event.kind)
-
-    # Life
-
-    def start_counting(self, on_event: EventHook | None) -> None:
-        """Count what events come to from now on, and tell another hook of them."""
-        self.background.totals = Totals()
-        self._on_event = on_event
-
-    def start_anew(self) -> None:
-        """Cancel what was prepared: another state is taken."""
-        self.background.drop()
-        self.background.start_anew()
-        if self.handing_over is not None:
-            self.handing_over.start_anew()
-
-    def take_over(self, other: EventRunner) -> None:
-        """Count on where another one ends, and cancel what it prepared; its `aclose` tidies up behind it."""
-        self.background.totals = other.totals
-        other.background.drop()
-
-    async def aclose(self) -> None:
-        """End what goes on in the background, and remove what it stored."""
-        self.background.drop()
-        if self.handing_over is not None:
-            await self.handing_over.aclose()
-        await self.tidy_up()
+            async with self.telling() as events, self.event_lock:
+                try:
+                    if prepared.is_ready and self.background.standing(self._tracker.state) is prepared:
+                        events += await self._commit(prepared, events) or ()
+                    self.background.drop_outdated(self._tracker.state)
+                finally:
+                    await self._give_back()
+        except Exception as error:  # it stands, and is committed when it is due
+            logger.warning("what was prepared could not be committed yet: %r", error)
 
 
-def _is_cancelled() -> bool:
-    """Tell whether somebody cancelled the running task, and not only what the hook waited for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _name(plan: Plan) -> str:
+    """Return what names an event, whoever plans it and whatever comes meanwhile: the first that leaves."""
+    return str(min((segment.units[0].key for segment in plan.segments), default=""))

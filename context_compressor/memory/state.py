@@ -6,7 +6,15 @@ import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, refs_of
+from context_compressor.compression.edits import (
+    SEGMENT_PART,
+    Edit,
+    ItemKey,
+    SegmentEdit,
+    StubEdit,
+    covered_by,
+    refs_of,
+)
 from context_compressor.compression.engine import Done
 from context_compressor.compression.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.ledger import Ledger
@@ -240,6 +248,27 @@ class MemoryState:
         for key in fresh:
             self.fresh.pop(key, None)
         self.shown.show(apply_edits(self.items, done.edits, self.ledger, self.measure))
+
+    def follow(self, edits: Sequence[Edit], pending: Iterable[str]) -> bool:
+        """Show edits that others appended to the ledger; tell whether the view had all that is needed."""
+        for edit in edits:
+            shown = {item.key for item in self.items}
+            known = self.ledger.segment(edit.id) if isinstance(edit, SegmentEdit) else None
+            if known is not None and isinstance(edit, SegmentEdit) and known.words_ref == edit.words_ref:
+                self.ledger.replace(edit)  # it was handed over
+                continue
+            if isinstance(edit, SegmentEdit) and edit.words_ref is not None:
+                if ItemKey(edit.id, SEGMENT_PART) in shown:
+                    return False
+                self.ledger.replace(edit)
+                continue
+            if not ({edit.item} if isinstance(edit, StubEdit) else covered_by(edit)) <= shown:
+                return False
+            self.ledger.append(edit)
+            self.shown.show(apply_edits(self.items, [edit], self.ledger, self.measure))
+        self.ledger.pending = {ref for ref in pending if self.ledger.is_live(ref)}
+        self.fresh = {i.key: i.tokens for i in self.items if i.key in self.fresh and not i.stubs}
+        return True
 
     def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
         """Return the view without these messages; None where others depend on, stand for or repeat them."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from context_compressor import CompressedMemory, InMemoryOffloadStore, Msg, to_openai
-from context_compressor.memory.history import History, ListHistory
+from context_compressor import CompressedMemory, FileOffloadStore, InMemoryOffloadStore, Msg, to_openai
+from context_compressor.memory.history import Entry, History, ListHistory
 from context_compressor.tokens.counter import MessageTokens
 from context_compressor.tokens.tiktoken import TiktokenCounter
 from tests.memory.on_disk import SQLiteHistory
@@ -208,3 +209,52 @@ async def test_who_begins_late_counts_what_it_shows() -> None:
     assert await late.get_memory() == view
     assert counter.counted <= 2 * len(view)
     assert late.stats().history_tokens == one.stats().history_tokens
+
+
+class Counting(ListHistory):
+    """A history that counts the messages that are read from it."""
+
+    told = 0
+
+    async def read(self, **filters: Any) -> list[Entry]:
+        entries = await super().read(**filters)
+        self.told += len(entries)
+        return entries
+
+
+async def test_whoever_follows_reads_what_is_new_and_shows_what_a_late_one_shows(tmp_path: Path) -> None:
+    history = Counting()
+    store = FileOffloadStore(tmp_path, namespace="shared")
+    one, other = two(history, store)
+    most, said = 0, list[Any]()
+    for number in range(28):
+        said += (new := turns(2, tag=f"{number}-"))
+        await filled(one if number % 3 else other, new)
+        await good_view(one)
+        history.told = 0
+        view = await good_view(other)
+        most = max(most, history.told)
+        if number % 4 == 3:  # with what was merged by then
+            late = new_memory(config(), base=history, store=FileOffloadStore(tmp_path, namespace="shared"))
+            assert await late.get_memory() == view
+            ledgers = [memory._tracker.state.ledger for memory in (late, one, other)]
+            assert all(ledger.edits() == ledgers[0].edits() for ledger in ledgers)
+            assert all(sorted(ledger.refs()) == sorted(ledgers[0].refs()) for ledger in ledgers)
+    assert max(len(s.children) for s in other._tracker.state.ledger.segments()) > 1, "some were merged"
+    assert most <= 24, "what it knows is not read again"
+    assert other.stats().history_tokens == one.stats().history_tokens
+    await nothing_lost(other, said)
+
+
+async def test_what_changes_more_than_the_end_is_read_anew(history: History) -> None:
+    one, other = two(history)
+    for number in range(6):
+        added = await filled(one, turns(4, tag=f"{number}-"))
+        await same_view(one, other)
+        if number % 2:
+            await one.delete([added[0].id, added[5].id])
+        else:
+            await one.update_messages_mark("pinned", msg_ids=[added[1].id, added[2].id])
+        await filled(one, [*turns(2, tag=f"{number}+"), call("waits"), user("never mind")])
+        await good_view(one)
+        await same_view(other, new_memory(base=history, store=one.store), one)

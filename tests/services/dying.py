@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, SQLAlchemyMemory
+from context_compressor.memory import leases
 from context_compressor.memory.handover import Departure
 
 BUDGET = 1_200
+leases.LEASE_SECONDS = 0.5  # for so long the lease of a process that died stands in the way
 
 
 class Receiver:
@@ -37,7 +39,9 @@ async def main(database: str, file: str, dies: str) -> None:
                 await memory.add(Msg("user", f"Parcel {number} went out. " * 20, "user", id=f"m{number}"))
                 await memory.get_memory()
                 await asyncio.sleep(0)
-            await memory.get_memory()
+            while memory.stats().to_hand_over:
+                await memory.get_memory()
+                await asyncio.sleep(0.05)
 
 
 if __name__ == "__main__":

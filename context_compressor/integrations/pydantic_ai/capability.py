@@ -21,7 +21,8 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
-from context_compressor.integrations.pydantic_ai.messages import Chats, content_of
+from context_compressor.integrations.pydantic_ai.contents import content_of
+from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
 from context_compressor.offload.store import OffloadStore

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,9 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_ai.messages import (
-    BinaryContent,
-    FilePart,
-    ImageUrl,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -20,18 +16,16 @@ from pydantic_ai.messages import (
     RetryPromptPart,
     SpeechPart,
     SystemPromptPart,
-    TextContent,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
-    VideoUrl,
 )
-from pydantic_core import to_jsonable_python
 
 from context_compressor.compression.labels import is_segment_text
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
+from context_compressor.integrations.pydantic_ai.contents import content_of, dumped, part_of
 
 Dict = dict[str, Any]
 
@@ -44,7 +38,6 @@ _FROM_TOOL = "[tool] Result:"
 _STEERING = ("tool-search", "capability-load")
 """Kinds of the framework's own tools."""
 _PLACE = re.compile(r"\bmessages\[(\d+)\]")
-_AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 
 
 @dataclass(eq=False, slots=True)
@@ -131,7 +124,7 @@ class Chats:
                 )
             wire = self._wire_of(part)
             if wire is None:
-                self.beside.append(_dumped(part))
+                self.beside.append(dumped(part))
                 continue
             if isinstance(part, UserPromptPart) and is_answer and _answers_calls(message):
                 held = wire["content"]
@@ -150,7 +143,7 @@ class Chats:
         if isinstance(part, RetryPromptPart) and part.tool_name is not None:
             return {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.model_response()}
         if isinstance(part, RetryPromptPart | RetryFeedbackPart):
-            said = part.content if isinstance(part.content, str) else _dumped(part.content)
+            said = part.content if isinstance(part.content, str) else dumped(part.content)
             return {"role": "user", "content": _FEEDBACK.format(said)}
         if isinstance(part, SystemPromptPart) and part.scope == "conversation":
             return {"role": "system", "content": part.content}
@@ -160,7 +153,7 @@ class Chats:
 
     def _read_response(self, place: int, message: ModelResponse) -> None:
         parts = [part for part in message.parts if not _steers(part)]
-        self.beside += [_dumped(part) for part in message.parts if _steers(part)]
+        self.beside += [dumped(part) for part in message.parts if _steers(part)]
         if len(parts) < len(message.parts) and all(isinstance(part, ThinkingPart) for part in parts):
             return
         contents = self._contents([part for part in parts if _is_content(part)])
@@ -188,9 +181,9 @@ class Chats:
             return items
         contents = []
         for item in items:
-            content = _content_of(item)
+            content = part_of(item)
             if content is not None:
-                self._items[_dumped(content)] = item
+                self._items[dumped(content)] = item
                 contents.append(content)
         return contents
 
@@ -328,7 +321,7 @@ class Chats:
                 yield part if is_same else None if arguments is None else replace(part, args=arguments)
             elif _is_content(part):
                 told = next(contents, None)
-                if told is None or told == _content_of(part):
+                if told is None or told == part_of(part):
                     yield part if told else None
                 elif isinstance(part, TextPart):
                     yield replace(part, content=told.get("text", ""), citations=None)
@@ -341,7 +334,7 @@ class Chats:
         """Return a content in native form, the caller's own objects where they are unaltered."""
         if not isinstance(content, list):
             return content or ""
-        return [self._items.get(_dumped(part)) or content_of(part) for part in content]
+        return [self._items.get(dumped(part)) or content_of(part) for part in content]
 
     def _made(self, wires: Sequence[Dict], names: dict[str, str]) -> ModelMessage:
         """Return a message of dicts that stand for none of the list."""
@@ -401,62 +394,7 @@ def _is_content(part: Any) -> bool:
     return not isinstance(part, ThinkingPart | ToolCallPart)
 
 
-def _content_of(item: Any) -> Dict | None:
-    """Return a part of a content; None for what says nothing, the end of a cached prefix say."""
-    if isinstance(item, FilePart):
-        item = item.content
-    if isinstance(item, str):
-        return {"type": "text", "text": item}
-    if isinstance(item, TextPart | TextContent):
-        return {"type": "text", "text": item.content}
-    if isinstance(item, SpeechPart):
-        return {"type": "text", "text": item.transcript or ""}
-    if isinstance(item, ImageUrl):
-        return {"type": "image_url", "image_url": {"url": item.url}}
-    if isinstance(item, VideoUrl):
-        return {"type": "video_url", "video_url": {"url": item.url}}
-    if isinstance(item, BinaryContent):
-        return _binary(item)
-    kind = getattr(item, "part_kind", None) or getattr(item, "kind", type(item).__name__)
-    if kind == "cache-point":
-        return None
-    told = to_jsonable_python(item, serialize_unknown=True, exclude={"timestamp"})
-    return {**(told if isinstance(told, dict) else {"value": told}), "type": kind}
-
-
-def _binary(item: BinaryContent) -> Dict:
-    kind = item.media_type.partition("/")[0]
-    if kind == "text":
-        return {"type": "text", "text": item.data.decode("utf-8", "replace")}
-    if item.media_type in _AUDIO_FORMATS:
-        audio_format = _AUDIO_FORMATS[item.media_type]
-        return {"type": "input_audio", "input_audio": {"data": item.base64, "format": audio_format}}
-    if kind in ("image", "video"):
-        return {"type": f"{kind}_url", f"{kind}_url": {"url": item.data_uri}}
-    return {"type": "file", "file": {"filename": item.identifier, "file_data": item.data_uri}}
-
-
-def content_of(part: Dict) -> Any:
-    """Return a chat dict's part as content of a prompt."""
-    if "text" in part:
-        return part["text"]
-    held = part.get(part["type"])
-    url = next((said for said in held.values() if ":" in str(said)), None) if isinstance(held, dict) else None
-    if isinstance(held, dict) and "format" in held:
-        media_type = next(
-            (one for one, name in _AUDIO_FORMATS.items() if name == held["format"]), "audio/wav"
-        )
-        url = f"data:{media_type};base64,{held['data']}"
-    if url is None:
-        return _dumped(part)
-    return BinaryContent.from_data_uri(url) if url.startswith("data:") else ImageUrl(url)
-
-
 def _first_text(content: Any) -> str:
     if isinstance(content, list):
         content = content[0].get("text", "") if content else ""
     return str(content or "")
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(to_jsonable_python(value, serialize_unknown=True), sort_keys=True)

@@ -1,0 +1,165 @@
+"""Leases: of several processes that share a history one makes an event, and the others let it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from typing import Protocol, cast
+from uuid import uuid4
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS = 30.0
+"""How long a claim holds that is not renewed: what others wait for a process that died."""
+_RENEWALS = 3
+"""Claims within that time, so that one that fails costs nothing."""
+_BEGUN_SECONDS = 86_400.0
+"""How long it is known that an event was begun which never ended."""
+_EVENT = "event"
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.02, 0.5
+"""A model writes for seconds: to look twice in each costs little."""
+
+
+class Leases(Protocol):
+    """What a history has beside its four verbs where several processes share it."""
+
+    async def claim(self, name: str, holder: str, seconds: float) -> bool:
+        """Claim something for some time by the backend's clock; tell whether the holder has it.
+
+        Args:
+            name: what is claimed, within this history.
+            holder: who claims; the same holder renews.
+            seconds: for how long; 0 gives it back, and tells whether the holder had it.
+        """
+        ...
+
+
+def leases_of(history: object) -> Leases | None:
+    """Return a history as what gives leases; None where it does not."""
+    return cast(Leases, history) if callable(getattr(history, "claim", None)) else None
+
+
+class Waits:
+    """Longer and longer waits for what another process does, which none of many begins or ends together."""
+
+    def __init__(self) -> None:
+        self._seconds = _FIRST_WAIT_SECONDS
+
+    async def next(self) -> None:
+        """Wait once more."""
+        await asyncio.sleep(self._seconds * random.uniform(0.5, 1.0))
+        self._seconds = min(_LONGEST_WAIT_SECONDS, self._seconds * 1.5)
+
+
+class EventLease:
+    """The lease that a memory holds while it makes an event of its history, or does something else alone.
+
+    Args:
+        leases: gives it; None: the history is this process's alone, and there is nothing to ask.
+        name: of what is done.
+
+    Attributes:
+        taken_over: events that were begun by somebody who never ended them.
+    """
+
+    def __init__(self, leases: Leases | None, name: str = _EVENT) -> None:
+        self._leases = leases
+        self._name = name
+        self._id = uuid4().hex
+        self._held_by = ""
+        self._until = 0.0
+        self._begun: set[str] = set()
+        self._renewal: asyncio.Task[None] | None = None
+        self._returning: set[asyncio.Task[None]] = set()
+        self.taken_over = 0
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is somebody to ask."""
+        return self._leases is not None
+
+    @property
+    def _holder(self) -> str:
+        return f"{self._id}-{os.getpid()}"  # a process that was forked is another holder
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this memory has it, as far as this process's clock tells."""
+        return self._held_by == self._holder and time.monotonic() < self._until
+
+    async def take(self) -> bool:
+        """Claim the lease, and renew it until it is given back; tell whether this memory has it."""
+        if self._leases is None:
+            return True
+        if self.is_held and not self._is_left():
+            return True
+        if not await self._claim(self._leases):
+            return False
+        if self._is_left():
+            self._renewal = asyncio.create_task(self._renew(self._leases), name="renew a lease")
+        return True
+
+    def _is_left(self) -> bool:
+        """Tell whether nobody renews it: its time is over, or its loop is."""
+        task = self._renewal
+        return task is None or task.done() or task.get_loop() is not asyncio.get_running_loop()
+
+    async def _claim(self, leases: Leases) -> bool:
+        began = time.monotonic()
+        is_held = await leases.claim(self._name, self._holder, LEASE_SECONDS)
+        self._held_by = self._holder
+        self._until = began + LEASE_SECONDS if is_held else 0.0
+        return is_held
+
+    async def _renew(self, leases: Leases) -> None:
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / _RENEWALS)
+            try:
+                if not await self._claim(leases):
+                    logger.warning("this process stood still, and another one has the lease")
+                    return
+            except Exception as error:
+                logger.warning("a lease could not be renewed, it is tried again: %r", error)
+
+    async def begin(self, what: str) -> None:
+        """Note that a model is about to be paid for an event, and count where somebody had begun it before.
+
+        Whoever ends an event, or gives it up, takes that note back. So it is there only after one who died,
+        or who stands still.
+
+        Args:
+            what: the event, whoever makes it.
+        """
+        if self._leases is None:
+            return
+        name = f"{self._name} {what}"
+        if await self._leases.claim(name, self._holder, _BEGUN_SECONDS):
+            self._begun.add(name)
+        else:
+            logger.warning("an event is made which another process began and never ended")
+            self.taken_over += 1
+
+    async def give_back(self) -> None:
+        """Give the lease back, though the caller be cancelled meanwhile; what fails runs out by itself."""
+        begun, self._begun = self._begun, set()
+        names = [*begun, *([self._name] if self.is_held else [])]
+        self._until = 0.0
+        if self._renewal is not None:
+            if not self._renewal.get_loop().is_closed():
+                self._renewal.cancel()
+            self._renewal = None
+        if self._leases is not None and names:
+            task = asyncio.create_task(self._return(self._leases, names), name="give a lease back")
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
+            await asyncio.shield(task)
+
+    async def _return(self, leases: Leases, names: list[str]) -> None:
+        for name in names:
+            try:
+                await leases.claim(name, self._holder, 0)
+            except Exception as error:
+                logger.warning("a lease could not be given back, it runs out: %r", error)

@@ -1,0 +1,264 @@
+"""One of several memories over a history makes its events; the others go on, or wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from context_compressor import (
+    CompressedMemory,
+    InMemoryOffloadStore,
+    OffloadStore,
+    Summary,
+    SummaryRequest,
+    to_openai,
+)
+from context_compressor.memory import leases
+from context_compressor.memory.history import ListHistory
+from tests.memory.scripted import (
+    Gated,
+    Noting,
+    config,
+    exchange,
+    filled,
+    good_view,
+    kind_of,
+    new_memory,
+    nothing_lost,
+    reached,
+    turns,
+    user,
+)
+
+NEAR, MORE, LONG = turns(4), turns(1, tag="u"), turns(8)
+
+
+class SharedHistory(ListHistory):
+    """A history that gives leases, by a clock that tests move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.held: dict[str, tuple[str, float]] = {}
+        self.fails = False
+
+    async def claim(self, name: str, holder: str, seconds: float) -> bool:
+        if self.fails:
+            raise ConnectionError("no route to the database")
+        own, until = self.held.get(name, ("", 0.0))
+        if own != holder and until > self.now:
+            return False
+        if seconds:
+            self.held[name] = holder, self.now + seconds
+        else:
+            self.held.pop(name, None)
+        return True
+
+
+@pytest.fixture
+def history() -> SharedHistory:
+    return SharedHistory()
+
+
+def memories(history: SharedHistory, *summarizers: Any, **fields: Any) -> list[CompressedMemory]:
+    store: OffloadStore = InMemoryOffloadStore()
+    return [new_memory(config(**fields), base=history, store=store, summarizer=one) for one in summarizers]
+
+
+async def looked(times: int = 3) -> None:
+    """Let whoever waits look a few times."""
+    await asyncio.sleep(0.05 * times)
+
+
+async def test_who_is_over_budget_waits_for_the_event_of_another(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, LONG)
+    first = asyncio.create_task(good_view(one))
+    await reached(gated.asked, first)
+    second = asyncio.create_task(good_view(other))
+    await looked()
+    assert not second.done()
+    await filled(other, [user("and more, meanwhile")])
+    gated.gate.set()
+    await first
+    assert await second == await good_view(one)
+    assert (len(gated.requests), noting.requests) == (1, [])
+    assert history.held == {}
+    assert other.stats().taken_over == one.stats().taken_over == 0
+
+
+async def test_who_is_within_budget_goes_on_with_its_view(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, NEAR)
+    asked = asyncio.create_task(one.compress_now())
+    await reached(gated.asked, asked)
+    assert to_openai(await good_view(other)) == NEAR
+    large = [user("look"), *exchange("large", 100)]
+    await filled(other, large)  # what is too large on its arrival needs no model, and nobody's leave
+    assert "stub" in [kind_of(msg) for msg in await good_view(other)]
+    gated.gate.set()
+    assert await asked is not None
+    assert await good_view(one) == await good_view(other)
+    assert noting.requests == []
+    await nothing_lost(other, NEAR + large)
+
+
+async def test_what_one_prepares_ahead_no_other_pays_for(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting)
+    await filled(one, NEAR)
+    assert to_openai(await good_view(one)) == NEAR
+    prepared = one._runner.background._prepared
+    assert prepared is not None
+    await reached(gated.asked, prepared.task)
+    await filled(other, MORE)
+    view = asyncio.create_task(good_view(other))
+    await looked()
+    assert not view.done()
+    gated.gate.set()
+    await asyncio.wait({prepared.task})
+    assert "segment" in [kind_of(msg) for msg in await view], "it is committed as soon as it is there"
+    assert await good_view(one) == await view
+    assert (len(gated.requests), noting.requests, history.held) == (1, [], {})
+    await nothing_lost(other, NEAR + MORE)
+
+
+async def test_of_two_who_are_near_the_budget_one_prepares(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting)
+    await filled(one, NEAR)
+    await good_view(one)
+    await good_view(other)
+    await asyncio.wait_for(gated.asked.wait(), 10)
+    await looked()
+    gated.gate.set()
+    for memory in (one, other):
+        await asyncio.gather(*memory._runner._following)
+        await memory.aclose()
+    assert (len(gated.requests), noting.requests, history.held) == (1, [], {})
+
+
+async def test_a_lease_is_renewed_while_the_model_writes(
+    history: SharedHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, LONG)
+    first = asyncio.create_task(good_view(one))
+    await reached(gated.asked, first)
+    second = asyncio.create_task(good_view(other))
+    for _ in range(8):
+        history.now += 0.15
+        await asyncio.sleep(0.15)
+    assert not second.done()
+    gated.gate.set()
+    await asyncio.gather(first, second)
+    assert noting.requests == []
+
+
+async def test_whose_lease_ran_out_throws_its_work_away(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, LONG)
+    first = asyncio.create_task(good_view(one))
+    await reached(gated.asked, first)
+    history.now += 31  # it stood still, as far as the history's clock tells
+    view = await good_view(other)
+    assert (other.stats().taken_over, one.stats().taken_over) == (1, 0)
+    gated.gate.set()
+    assert await first == view == await good_view(other)
+    assert (len(gated.requests), len(noting.requests)) == (1, 1)
+    assert history.held == {}
+    await nothing_lost(one, LONG)
+    assert set(await one.store.refs()) == set(await one.reachable_refs())
+
+
+class Failing(Gated):
+    """A model that fails when it is let go."""
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        await super().summarize(request)
+        raise ConnectionError("no route to model")
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+async def test_whoever_ends_gives_the_lease_back(history: SharedHistory, end: str) -> None:
+    gated, noting = Failing(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, LONG)
+    first = asyncio.create_task(one.get_memory())
+    await reached(gated.asked, first)
+    assert len(history.held) == 2
+    if end == "cancelled":
+        first.cancel()
+    gated.gate.set()
+    await asyncio.wait({first})
+    assert first.cancelled() == (end == "cancelled")
+    assert history.held == {}
+    await good_view(other)
+    assert other.stats().taken_over == 0
+
+
+async def test_closing_gives_the_lease_back(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting)
+    await filled(one, NEAR)
+    await good_view(one)
+    await asyncio.wait_for(gated.asked.wait(), 10)
+    assert len(history.held) == 2
+    await one.aclose()
+    assert history.held == {}
+    await filled(other, MORE)
+    await good_view(other)
+    assert other.stats().taken_over == 0
+
+
+async def test_a_backend_that_fails_to_take_it_back_costs_nothing(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, LONG)
+    first = asyncio.create_task(good_view(one))
+    await reached(gated.asked, first)
+    history.fails = True
+    gated.gate.set()
+    view = await first
+    history.fails = False
+    history.now += 31
+    assert await good_view(other) == view
+    await filled(other, turns(8, tag="v"))
+    await good_view(other)
+    assert other.stats().taken_over == 0, "the event was made"
+
+
+async def test_what_nothing_names_is_removed_when_nobody_makes_an_event(history: SharedHistory) -> None:
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, LONG)
+    first = asyncio.create_task(good_view(one))
+    await reached(gated.asked, first)
+    stored = set(await one.store.refs())
+    assert stored
+    assert await other.remove_orphans() == []  # its ledger names nothing yet
+    other._texts.note_unwanted(stored)  # as after an event of its own that came to nothing
+    await other._runner.tidy_up()
+    assert set(await one.store.refs()) == stored
+    gated.gate.set()
+    await first
+    await other._runner.tidy_up()
+    await good_view(other)
+    await other._runner.tidy_up()
+    assert stored <= set(await one.store.refs())
+    await nothing_lost(one, LONG)
+    assert history.held == {}
+
+
+async def test_without_a_model_nobody_asks(history: SharedHistory) -> None:
+    history.fails = True
+    one, other = memories(history, None, Noting(remote=False))
+    await filled(one, LONG)
+    assert await good_view(one) == await good_view(other)
