@@ -18,6 +18,13 @@ TOLD_WRITES = 10_000
 missing, and reads all anew."""
 
 
+@dataclass(frozen=True, slots=True)
+class Restored(Add):
+    """A message that comes back under the key that it had."""
+
+    key: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """A message that a write may touch."""
@@ -144,7 +151,7 @@ class Batch:
                 for mark in change.marks:
                     self._mark(key, mark, None)
             return
-        key = Keys().new(change.msg.id, there)
+        key = change.key if isinstance(change, Restored) else Keys().new(change.msg.id, there)
         place = self.last_place if change.before is None else self._place_before(change.before)
         old = self.rows.pop(key, None)
         row = Row(key, id_digest, place, list(dict.fromkeys(change.marks)), True, change, is_touched=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from copy import copy
+from datetime import UTC, datetime
+from typing import Any, Self
 from uuid import uuid4
 
 try:
@@ -17,8 +20,11 @@ except ImportError as error:
 
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.offload.folders import FILE_NAME, check_namespace
-from context_compressor.offload.store import REF_PREFIX
+from context_compressor.offload.folders import FILE_NAME, NAMESPACE, check_namespace
+from context_compressor.offload.store import REF_PREFIX, StoredText
+
+_TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
+"""What file systems call the time of the last change."""
 
 
 class FsspecOffloadStore(PackedOffloadStore):
@@ -30,6 +36,7 @@ class FsspecOffloadStore(PackedOffloadStore):
             None.
         compress_above: bytes above which a text is compressed by zstd; None: never.
         encryption_key: encrypts every text, a key of `Fernet.generate_key()`; None: none is.
+        max_bytes: bytes that the namespace may hold; a text that does not fit is refused. None: any.
         options: for the file system, as `fsspec.filesystem` takes them.
 
     Raises:
@@ -44,11 +51,12 @@ class FsspecOffloadStore(PackedOffloadStore):
         *,
         compress_above: int | None = None,
         encryption_key: bytes | str | None = None,
+        max_bytes: int | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(Packing(compress_above, encryption_key))
         name = "default" if namespace is None else namespace
         check_namespace(name)
+        super().__init__(Packing(compress_above, encryption_key), name, max_bytes)
         if not isinstance(url, str) or not url:
             raise InvalidArgumentError(f"url: expected such as 's3://bucket/texts', got {url!r}")
         try:
@@ -58,7 +66,8 @@ class FsspecOffloadStore(PackedOffloadStore):
             made, path = url_to_fs(url, skip_instance_cache=True, **self._options)
         except (ValueError, ImportError, TypeError) as error:
             raise InvalidArgumentError(f"url: {error}") from error
-        self._folder = f"{path.rstrip('/')}/{name}"
+        self._root = path.rstrip("/")
+        self._folder = f"{self._root}/{name}"
         self._protocol = protocol
         self._sync: Any = made
         # A client of asyncio's belongs to the loop that made it.
@@ -116,13 +125,40 @@ class FsspecOffloadStore(PackedOffloadStore):
         except FileNotFoundError:
             return
 
-    async def _list(self) -> list[str]:
+    async def _touch(self, ref: str, data: bytes) -> None:
+        await self._replace(ref, data)
+
+    async def _list(self) -> list[StoredText]:
         try:
-            found = await self._do("find", self._folder)
+            found: dict[str, Any] = await self._do("find", self._folder, detail=True)
         except FileNotFoundError:
             return []
-        names = (FILE_NAME.fullmatch(path.rpartition("/")[2]) for path in found)
-        return [f"{REF_PREFIX}{name[1]}" for name in names if name is not None]
+        named = ((FILE_NAME.fullmatch(path.rpartition("/")[2]), told) for path, told in found.items())
+        return [
+            StoredText(f"{REF_PREFIX}{name[1]}", int(told.get("size") or 0), _age_of(told))
+            for name, told in named
+            if name is not None
+        ]
+
+    async def namespaces(self) -> list[Self]:
+        """Return stores for all namespaces in the folder."""
+        try:
+            found = await self._do("ls", self._root, detail=True)
+        except FileNotFoundError:
+            return []
+        folders = (one["name"].rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory")
+        return [self._beside(name) for name in sorted(folders) if NAMESPACE.fullmatch(name)]
+
+    def _beside(self, name: str) -> Self:
+        if name == self.label:
+            return self
+        other = copy(self)
+        other.label, other._folder = name, f"{self._root}/{name}"
+        return other
+
+    def where(self, ref: str) -> str:
+        """Return where a text lies, for people."""
+        return f"{self._protocol}://{self._path(ref).removeprefix('/')}"
 
     async def close(self) -> None:
         """Close the connections that were made here."""
@@ -130,3 +166,19 @@ class FsspecOffloadStore(PackedOffloadStore):
             session, self._by_loop = self._by_loop[2], None
             if session is not None and hasattr(session, "close"):
                 await session.close()
+
+
+def _age_of(told: dict[str, Any]) -> float:
+    """Return how long ago a file was changed, in seconds; 0 where the file system does not say."""
+    for name in _TIMES:
+        at = told.get(name)
+        if isinstance(at, str):
+            try:
+                at = datetime.fromisoformat(at)
+            except ValueError:
+                continue
+        if isinstance(at, datetime):
+            at = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        if isinstance(at, int | float):
+            return max(time.time() - at, 0.0)
+    return 0.0

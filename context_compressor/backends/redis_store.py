@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import time
 from base64 import b64decode, b64encode
-from typing import Any
+from copy import copy
+from math import inf
+from typing import Any, Self
 
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import as_namespace
-from context_compressor.backends.redis import Client, as_text, check_keys, client_for, client_over
+from context_compressor.backends.redis import (
+    Client,
+    as_text,
+    check_keys,
+    client_for,
+    client_over,
+)
+from context_compressor.backends.redis_keys import digests_under
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
-from context_compressor.offload.store import REF_PREFIX
+from context_compressor.offload.store import REF_PREFIX, StoredText
+
+_KEEP = """
+-- KEYS: texts, stored
+-- ARGV: 1 digits of the ref, 2 what to store, 3 its bytes, 4 seconds since the epoch, 5 whether to replace
+local is_new = 1
+if ARGV[5] == '1' then
+    redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+else
+    is_new = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
+end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3] .. ' ' .. ARGV[4])
+return is_new
+"""
+_FORGET = "redis.call('HDEL', KEYS[2], ARGV[1]) return redis.call('HDEL', KEYS[1], ARGV[1])"
 
 
 class RedisOffloadStore(PackedOffloadStore):
-    """Keep texts in Redis: a hash for each namespace.
+    """Keep texts in Redis: two hashes for each namespace, of texts, and of their sizes and times.
 
     Args:
         url_or_pool: as `RedisMemory` takes it.
@@ -23,6 +47,7 @@ class RedisOffloadStore(PackedOffloadStore):
         key_ttl: seconds after which a namespace that nobody reads or writes is gone; None: never.
         compress_above: bytes above which a text is compressed by zstd; None: never.
         encryption_key: encrypts every text, a key of `Fernet.generate_key()`; None: none is.
+        max_bytes: bytes that the namespace may hold; a text that does not fit is refused. None: any.
 
     Raises:
         InvalidArgumentError: an argument is none of that.
@@ -37,39 +62,81 @@ class RedisOffloadStore(PackedOffloadStore):
         key_ttl: int | None = None,
         compress_above: int | None = None,
         encryption_key: bytes | str | None = None,
+        max_bytes: int | None = None,
     ) -> None:
-        super().__init__(Packing(compress_above, encryption_key))
+        key = as_namespace(namespace)
+        label = namespace if isinstance(namespace, str) else ", ".join(namespace)
+        super().__init__(Packing(compress_above, encryption_key), label, max_bytes)
         check_keys(key_prefix, key_ttl)
         self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
         self._client = self._own or client_over(url_or_pool)
-        name = as_namespace(namespace)
-        self._key, self._ttl = f"{key_prefix}context_compressor:{{{name}}}:texts", key_ttl
+        self._prefix, self._ttl = key_prefix, key_ttl
+        self._write, self._delete = map(self._client.register_script, (_KEEP, _FORGET))
+        self._be(key)
+
+    def _be(self, namespace: str) -> None:
+        self._namespace = namespace
+        stem = f"{self._prefix}context_compressor:{{{namespace}}}:"
+        self._keys = [f"{stem}texts", f"{stem}stored"]
 
     async def close(self) -> None:
         """Close the client, if it was made here."""
         if self._own is not None:
             await self._own.aclose()
 
-    async def _ask(self, command: str, *arguments: Any) -> Any:
-        answer = await getattr(self._client, command)(self._key, *arguments)
+    async def _renew_all(self) -> None:
+        """Let the namespace live on: whoever reads it keeps it."""
         if self._ttl is not None:
-            await self._client.expire(self._key, self._ttl)
-        return answer
+            for key in self._keys:
+                await self._client.expire(key, self._ttl)
 
-    # Values are base64, so that a client which decodes responses gives the same back.
+    async def _store(self, ref: str, data: bytes, *, replace: bool) -> bool:
+        # Values are base64, so that a client which decodes responses gives the same back.
+        packed = b64encode(data).decode("ascii")
+        said: list[str | int] = [digits(ref), packed, len(data), int(time.time()), int(replace)]
+        is_new = await self._write(self._keys, said)
+        await self._renew_all()
+        return bool(is_new)
 
     async def _put(self, ref: str, data: bytes) -> bool:
-        return bool(await self._ask("hsetnx", digits(ref), b64encode(data).decode("ascii")))
+        return await self._store(ref, data, replace=False)
 
     async def _replace(self, ref: str, data: bytes) -> None:
-        await self._ask("hset", digits(ref), b64encode(data).decode("ascii"))
+        await self._store(ref, data, replace=True)
+
+    async def _touch(self, ref: str, data: bytes) -> None:
+        """Do nothing: `_put` has noted the time."""
 
     async def _get(self, ref: str) -> bytes | None:
-        found = await self._ask("hget", digits(ref))
+        found: Any = await self._client.hget(self._keys[0], digits(ref))
+        await self._renew_all()
         return None if found is None else b64decode(found)
 
     async def _remove(self, ref: str) -> None:
-        await self._ask("hdel", digits(ref))
+        await self._delete(self._keys, [digits(ref)])
 
-    async def _list(self) -> list[str]:
-        return [f"{REF_PREFIX}{as_text(one)}" for one in await self._ask("hkeys")]
+    async def _list(self) -> list[StoredText]:
+        names: Any = await self._client.hkeys(self._keys[0])
+        told: Any = await self._client.hgetall(self._keys[1])
+        await self._renew_all()
+        stored = {as_text(name): as_text(one).split() for name, one in told.items()}
+        now, found = time.time(), []
+        for name in map(as_text, names):
+            size, at = map(int, stored.get(name, ("0", "0")))
+            found.append(StoredText(f"{REF_PREFIX}{name}", size, max(now - at, 0.0) if at else inf))
+        return found
+
+    async def namespaces(self) -> list[Self]:
+        """Return stores for all namespaces under the prefix; of others only the hash of the name is known."""
+        found: list[Self] = []
+        for name in await digests_under(self._client, self._prefix, "texts"):
+            other = self if name == self._namespace else copy(self)
+            if other is not self:
+                other._own, other.label = None, f"sha256:{name[:12]}"
+                other._be(name)
+            found.append(other)
+        return found
+
+    def where(self, ref: str) -> str:
+        """Return where a text lies, for people."""
+        return f"{self._keys[0]} {digits(ref)}"

@@ -8,8 +8,21 @@ from typing import Any
 
 from context_compressor.backends.records import Standing, digest, pack_ascii, unpack_ascii
 
-PARTS = ("head", "messages", "ids", "order", "changed", "marks", "ledger", "edits", "gone", "leases", "texts")
-"""The keys of a session, behind their stem; `texts` is what a `RedisOffloadStore` of its own holds."""
+PARTS = (
+    "head",
+    "messages",
+    "ids",
+    "order",
+    "changed",
+    "marks",
+    "ledger",
+    "edits",
+    "gone",
+    "leases",
+    "texts",
+    "stored",
+)
+"""The keys of a session, behind their stem; the last two are what a `RedisOffloadStore` of its own holds."""
 _AT_ONCE = 500
 """Sessions that one round trip asks for."""
 

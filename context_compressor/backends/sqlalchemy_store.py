@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from copy import copy
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -14,7 +16,7 @@ from context_compressor.backends.records import as_namespace
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.backends.tables import texts
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.offload.store import REF_PREFIX
+from context_compressor.offload.store import REF_PREFIX, StoredText
 
 T = TypeVar("T")
 
@@ -30,6 +32,7 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         namespace: any string, or the ids of a user and a session; one memory's alone.
         compress_above: bytes above which a text is compressed by zstd; None: never.
         encryption_key: encrypts every text, a key of `Fernet.generate_key()`; None: none is.
+        max_bytes: bytes that the namespace may hold; a text that does not fit is refused. None: any.
 
     Raises:
         InvalidArgumentError: none of those.
@@ -42,13 +45,16 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         *,
         compress_above: int | None = None,
         encryption_key: bytes | str | None = None,
+        max_bytes: int | None = None,
     ) -> None:
-        super().__init__(Packing(compress_above, encryption_key))
+        key = as_namespace(namespace)
+        label = namespace if isinstance(namespace, str) else ", ".join(namespace)
+        super().__init__(Packing(compress_above, encryption_key), label, max_bytes)
         if not isinstance(engine, AsyncEngine | str):
             raise InvalidArgumentError(
                 f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
             )
-        self._namespace = as_namespace(namespace)
+        self._namespace = key
         self._own = engine_for(engine) if isinstance(engine, str) else None
         self._engine = engine if isinstance(engine, AsyncEngine) else self._own
 
@@ -57,10 +63,15 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         if self._own is not None:
             await self._own.dispose()
 
-    async def _run(self, work: Callable[[sa.Connection], T]) -> T:
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine by which the store asks."""
         assert self._engine is not None
-        await make_tables(self._engine)
-        return await in_transaction(self._engine, work)
+        return self._engine
+
+    async def _run(self, work: Callable[[sa.Connection], T]) -> T:
+        await make_tables(self.engine)
+        return await in_transaction(self.engine, work)
 
     def _is(self, ref: str) -> sa.ColumnElement[bool]:
         return sa.and_(texts.c.namespace == self._namespace, texts.c.ref == digits(ref))
@@ -82,7 +93,8 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
 
     def _rows(self, ref: str, data: bytes) -> list[dict[str, Any]]:
         parts = [data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES)]
-        same = {"namespace": self._namespace, "ref": digits(ref), "parts": len(parts)}
+        same: dict[str, Any] = {"namespace": self._namespace, "ref": digits(ref), "parts": len(parts)}
+        same["stored_at"] = int(time.time())
         return [{**same, "part": number, "data": part} for number, part in enumerate(parts)]
 
     async def _get(self, ref: str) -> bytes | None:
@@ -93,7 +105,34 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
     async def _remove(self, ref: str) -> None:
         await self._run(lambda connection: connection.execute(sa.delete(texts).where(self._is(ref))))
 
-    async def _list(self) -> list[str]:
-        wanted = sa.select(texts.c.ref).where(texts.c.namespace == self._namespace, texts.c.part == 0)
+    async def _touch(self, ref: str, data: bytes) -> None:  # noqa: ARG002
+        again = sa.update(texts).where(self._is(ref)).values(stored_at=int(time.time()))
+        await self._run(lambda connection: connection.execute(again))
+
+    async def _list(self) -> list[StoredText]:
+        wanted = sa.select(
+            texts.c.ref, sa.func.sum(sa.func.length(texts.c.data)), sa.func.max(texts.c.stored_at)
+        )
+        wanted = wanted.where(texts.c.namespace == self._namespace).group_by(texts.c.ref)
+        found = await self._run(lambda connection: connection.execute(wanted).all())
+        now = time.time()
+        return [
+            StoredText(f"{REF_PREFIX}{ref}", int(size), max(now - int(at), 0.0)) for ref, size, at in found
+        ]
+
+    async def namespaces(self) -> list[Self]:
+        """Return stores for all namespaces of the database; of others only the hash of the name is known."""
+        wanted = sa.select(texts.c.namespace).distinct().order_by(texts.c.namespace)
         found = await self._run(lambda connection: connection.execute(wanted).scalars().all())
-        return [f"{REF_PREFIX}{one}" for one in found]
+        return [self._beside(one) for one in found]
+
+    def _beside(self, namespace: str) -> Self:
+        if namespace == self._namespace:
+            return self
+        other = copy(self)
+        other._namespace, other._own, other.label = namespace, None, f"sha256:{namespace[:12]}"
+        return other
+
+    def where(self, ref: str) -> str:
+        """Return where a text lies, for people."""
+        return f"{texts.name} namespace={self._namespace} ref={digits(ref)}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from math import inf
+from typing import Any, Self, TypeVar
 
 from context_compressor.backends.records import from_bytes, to_bytes
 from context_compressor.errors import (
@@ -14,13 +17,17 @@ from context_compressor.errors import (
     OffloadCollisionError,
     OffloadCorruptError,
     OffloadError,
+    OffloadFullError,
     OffloadKeyError,
     OffloadNotFoundError,
     OffloadWriteError,
     check_number,
 )
 from context_compressor.offload import store as refs
-from context_compressor.offload.store import REF_PREFIX, check_ref, check_text
+from context_compressor.offload.folders import check_limit
+from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -28,6 +35,8 @@ _PLAIN, _SMALLER, _SEALED = 0, 1, 2
 """Bits of the first byte: compressed by zstd, encrypted."""
 _OFF_LOOP_BYTES = 65_536
 """Packing more than this takes a thread."""
+_COUNTED_SECONDS, _FULL_SECONDS = 60.0, 1.0
+"""How long a count of what is stored is gone by; and one by which a text does not fit."""
 
 
 class Packing:
@@ -116,17 +125,30 @@ def _needed(module: str, argument: str) -> Any:
 
 
 class PackedOffloadStore(ABC):
-    """An `OffloadStore` over four steps that a subclass has, each by ref; write-once without locks."""
+    """An `OffloadStore` over a few steps that a subclass has, each by ref; write-once without locks.
 
-    def __init__(self, packing: Packing) -> None:
+    Args:
+        packing: makes bytes of texts.
+        label: what to call the namespace.
+        max_bytes: bytes that the namespace may hold; None: any. A text that does not fit is refused, none is
+            removed for it. Others who write at the same time are counted once a minute.
+    """
+
+    def __init__(self, packing: Packing, label: str, max_bytes: int | None = None) -> None:
+        check_limit("max_bytes", max_bytes, whole=True)
+        self.label = label
         self._packing = packing
+        self._max_bytes = max_bytes
+        self._used, self._counted_at = 0, -inf
 
     async def write(self, text: str) -> str:
         """Keep `text` and return its ref; see `OffloadStore.write` for the errors."""
         ref = refs.ref_of(check_text(text))
         data = await self._packing.pack(text)
+        await self._kept(self._check_room(ref, len(data)), ref)
         for _ in range(2):
             if await self._kept(self._put(ref, data), ref):
+                self._used += len(data)
                 return ref
             try:
                 held = await self._read(ref)
@@ -136,6 +158,7 @@ class PackedOffloadStore(ABC):
                 await self._kept(self._replace(ref, data), ref)
                 return ref
             if held == text:
+                await self._renew(ref, data)
                 return ref
             if refs.ref_of(held) == ref:
                 raise OffloadCollisionError(
@@ -152,6 +175,26 @@ class PackedOffloadStore(ABC):
             raise
         except Exception as error:
             raise OffloadWriteError(f"{ref} could not be stored: {error}") from error
+
+    async def _check_room(self, ref: str, size: int) -> None:
+        """Raise OffloadFullError where a text is not there yet and does not fit."""
+        if self._max_bytes is None:
+            return
+        age, is_full = time.monotonic() - self._counted_at, self._used + size > self._max_bytes
+        if age > _COUNTED_SECONDS or (is_full and age > _FULL_SECONDS):
+            self._used, self._counted_at = sum(one.bytes for one in await self._list()), time.monotonic()
+        if self._used + size > self._max_bytes and await self._get(ref) is None:
+            raise OffloadFullError(
+                f"{ref} was not stored: {size:,} bytes do not fit: {self.label} holds {self._used:,} and may "
+                f"hold {self._max_bytes:,} (max_bytes); raise max_bytes, or delete messages or sessions"
+            )
+
+    async def _renew(self, ref: str, data: bytes) -> None:
+        """Let the age of a text begin anew: a collection goes by it, nothing else, so that it may fail."""
+        try:
+            await self._touch(ref, data)
+        except Exception as error:
+            logger.info("%s: its age could not be set: %r", ref, error)
 
     async def read(self, ref: str) -> str:
         """Return the text under `ref`; see `OffloadStore.read` for the errors."""
@@ -174,6 +217,7 @@ class PackedOffloadStore(ABC):
     async def delete(self, ref: str) -> None:
         """Remove the text under `ref`; absent is fine."""
         check_ref(ref)
+        self._counted_at = -inf
         try:
             await self._remove(ref)
         except Exception as error:
@@ -181,6 +225,10 @@ class PackedOffloadStore(ABC):
 
     async def refs(self) -> list[str]:
         """Return every ref that is stored, sorted."""
+        return [text.ref for text in await self.stored()]
+
+    async def stored(self) -> list[StoredText]:
+        """Return what is stored, sorted by ref."""
         try:
             return sorted(await self._list())
         except Exception as error:
@@ -203,8 +251,24 @@ class PackedOffloadStore(ABC):
         """Remove what is stored."""
 
     @abstractmethod
-    async def _list(self) -> list[str]:
-        """Return every ref."""
+    async def _touch(self, ref: str, data: bytes) -> None:
+        """Note that what is stored was written again."""
+
+    @abstractmethod
+    async def _list(self) -> list[StoredText]:
+        """Return what is stored."""
+
+    @abstractmethod
+    async def namespaces(self) -> list[Self]:
+        """Return stores for all namespaces beside this one, itself among them; they end with it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what was opened here."""
+
+    @abstractmethod
+    def where(self, ref: str) -> str:
+        """Return where a text lies, for people."""
 
 
 def digits(ref: str) -> str:

@@ -103,6 +103,7 @@ texts = Table(
     Column("ref", String(16), primary_key=True),
     Column("part", Integer, primary_key=True, autoincrement=False),
     Column("parts", Integer, nullable=False),
+    Column("stored_at", _NUMBER, nullable=False),
     Column("data", _BYTES, nullable=False),
 )
-"""Texts that left a view, in parts that every server takes."""
+"""Texts that left a view, in parts that every server takes. `stored_at`: seconds since the epoch."""

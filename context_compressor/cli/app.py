@@ -27,6 +27,7 @@ from context_compressor.cli.mcp import mcp
 from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
 from context_compressor.cli.output import check_stdout
 from context_compressor.cli.replay import replay
+from context_compressor.cli.session import COMMANDS as SESSION_COMMANDS
 from context_compressor.cli.stored import grep, read
 from context_compressor.messages.text import one_line
 
@@ -75,6 +76,21 @@ def _later(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
 
 for _command in (compress, read, grep, gc, replay, examine, demo, mcp):
     app.command()(_later(_command))
+
+_sessions = typer.Typer()
+app.add_typer(_sessions, name="session")
+
+
+@_sessions.callback(invoke_without_command=True)
+def _start_sessions(context: typer.Context) -> None:
+    """List, show, move and delete sessions of a database or of Redis, and tidy their stores."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit
+
+
+for _name, _command in SESSION_COMMANDS.items():
+    _sessions.command(_name)(_later(_command))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -84,12 +84,12 @@ def gc(
     return DONE
 
 
-def read_age(given: str) -> float:
+def read_age(given: str, option: str = "--max-age") -> float:
     """Return an age in seconds: 30d, 12h, 90m, 45s or 2w."""
     found = _AGE.fullmatch(given.strip())
     if found is None:
-        raise CommandError(f"--max-age {given}: not an age; write 30d, 12h, 90m, 45s or 2w")
-    return finite(float(found[1]) * _SECONDS[found[2].lower()], "--max-age")
+        raise CommandError(f"{option} {given}: not an age; write 30d, 12h, 90m, 45s or 2w")
+    return finite(float(found[1]) * _SECONDS[found[2].lower()], option)
 
 
 def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:

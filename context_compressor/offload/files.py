@@ -35,7 +35,7 @@ from context_compressor.offload.folders import (
     refuse_link,
     sync_directory,
 )
-from context_compressor.offload.store import REF_PREFIX, check_ref, check_text, ref_of
+from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text, ref_of
 from context_compressor.offload.tenant import Tenant
 
 T = TypeVar("T")
@@ -135,6 +135,10 @@ class FileOffloadStore:
         """Return every ref that is stored, sorted; other files, temporary ones included, are ignored."""
         return await self._run(lambda _: self._files.refs())
 
+    async def stored(self) -> list[StoredText]:
+        """Return what is stored, sorted by ref, with sizes and ages."""
+        return await self._run(lambda _: self._files.stored())
+
     def open(self) -> None:
         """Mark the namespace as in use, so that no collection removes it; blocks.
 
@@ -209,7 +213,10 @@ class TextFiles:
         with self._failing(f"{ref} could not be written to {self._file(ref)}", OffloadWriteError):
             make_directory(self.directory)
             self._sweep()
-            if not self._holds(ref, text):
+            if self._holds(ref, text):
+                with suppress(OSError):  # its age, by which a collection goes, begins anew
+                    os.utime(self._file(ref))
+            else:
                 self._write_file(ref, text, tenant, cancelled)
             sync_directory(self.directory)
         return ref
@@ -231,14 +238,25 @@ class TextFiles:
 
     def refs(self) -> list[str]:
         """Return every ref that is stored, sorted."""
-        names: list[str] = []
+        return [text.ref for text in self.stored()]
+
+    def stored(self) -> list[StoredText]:
+        """Return what is stored, sorted by ref."""
+        found: list[StoredText] = []
         with (
             self._failing(f"{self.directory} could not be listed"),
             suppress(*_ABSENT),
             os.scandir(self.directory) as entries,
         ):
-            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-        return sorted(REF_PREFIX + match[1] for name in names if (match := FILE_NAME.fullmatch(name)))
+            for entry in entries:
+                match = FILE_NAME.fullmatch(entry.name)
+                if match is None or not entry.is_file(follow_symlinks=False):
+                    continue
+                with suppress(FileNotFoundError):  # it was removed meanwhile
+                    status = entry.stat(follow_symlinks=False)
+                    age = max(time.time() - status.st_mtime, 0.0)
+                    found.append(StoredText(REF_PREFIX + match[1], status.st_size, age))
+        return sorted(found)
 
     @contextmanager
     def _failing(self, what: str, otherwise: type[OffloadError] = OffloadError) -> Iterator[None]:

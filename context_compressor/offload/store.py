@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from context_compressor.errors import (
     InvalidArgumentError,
@@ -45,6 +45,16 @@ def check_text(text: object) -> str:
     if not isinstance(text, str):
         raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
     return text
+
+
+class StoredText(NamedTuple):
+    """A text as it lies in a store."""
+
+    ref: str
+    bytes: int
+    """What it takes there: less than the text where that is compressed."""
+    age_seconds: float
+    """Since it was last written, by the clocks of whoever wrote and whoever asks."""
 
 
 @runtime_checkable

@@ -132,7 +132,8 @@ class TestLayout:
         await store.write("text")
         await FileOffloadStore(store.directory.parent).write("text")
         after = file_of(store, "text").stat()
-        assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+        assert before.st_ino == after.st_ino
+        assert before.st_mtime_ns <= after.st_mtime_ns  # by which collections tell what is young
 
     async def test_a_path_with_braces_and_percents_is_named_as_it_is(self, tmp_path: Path) -> None:
         store = FileOffloadStore(tmp_path / "{x} %s")

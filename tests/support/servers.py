@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 from filelock import FileLock
@@ -188,6 +189,7 @@ def running(kind: str, shared: Path) -> Iterator[int]:
     """
     folder = shared / kind
     lock, who = FileLock(shared / f"{kind}.lock"), folder / "users"
+    mine = who / f"{os.getpid()}.{uuid4().hex}"  # two fixtures of one process may use it
     with lock:
         folder.mkdir(exist_ok=True)
         told = folder / "started"
@@ -198,13 +200,13 @@ def running(kind: str, shared: Path) -> Iterator[int]:
             told.write_text(f"{started.process} {started.port}")
         process, port = map(int, told.read_text().split())
         who.mkdir(exist_ok=True)
-        (who / str(os.getpid())).touch()
+        mine.touch()
     try:
         yield port
     finally:
         with lock:
-            (who / str(os.getpid())).unlink(missing_ok=True)
-            if not any(is_alive(int(one.name)) for one in who.iterdir()):
+            mine.unlink(missing_ok=True)
+            if not any(is_alive(int(one.stem)) for one in who.iterdir()):
                 stop(process)
                 (folder / "started").unlink(missing_ok=True)
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,105 @@
+"""Removing texts that no live ledger names, from any store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from context_compressor.backends.deleting import DAY_SECONDS
+from context_compressor.backends.opening import sessions_of
+from context_compressor.backends.places import Namespace, namespace_of, namespaces_of, refs_of_states
+from context_compressor.backends.sessions import RemovedObject, SessionDirectory
+from context_compressor.errors import InvalidArgumentError, OffloadError, check_number
+from context_compressor.offload.store import OffloadStore, StoredText
+
+
+@dataclass(frozen=True, slots=True)
+class TextCollection:
+    """What a collection of texts found and did."""
+
+    removed: tuple[RemovedObject, ...]
+    namespaces: int
+    """How many were looked at."""
+    named: int
+    """Texts that a live ledger names."""
+    young: int
+    """Texts that nothing names, and that stay since they are young."""
+    bytes_before: int
+    bytes_after: int
+    problems: tuple[str, ...] = ()
+    """What could not be removed, and why."""
+    is_dry_run: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON-like data."""
+        return {**asdict(self), "removed": [one._asdict() for one in self.removed]}
+
+
+async def collect_texts(
+    bases: object | Sequence[object],
+    store: OffloadStore,
+    *,
+    grace_seconds: float = DAY_SECONDS,
+    all_namespaces: bool = True,
+    dry_run: bool = False,
+) -> TextCollection:
+    """Remove the texts of a store that no live ledger names, and that are not young.
+
+    The ledgers are all those of the databases given: a session that is kept elsewhere, and whose texts are in
+    the same namespaces, would lose its texts. Those of conversations whose states lie beside the texts stay.
+
+    Args:
+        bases: a `SQLAlchemyMemory`, a `RedisMemory` or a `SessionDirectory`, or several: for every database
+            that has sessions with texts there. All sessions beside the given one count.
+        store: where the texts are.
+        grace_seconds: how long a text is young: an event stores its texts before the ledger names them.
+        all_namespaces: whether to look at all namespaces of the store, or at its own alone.
+        dry_run: only tell what would be removed.
+
+    Raises:
+        InvalidArgumentError: no ledger names any text, though there are some to remove: then these are
+            hardly the right databases.
+        InvalidStateError: a ledger cannot be read; nothing was removed.
+        OffloadError: the store could not be listed; nothing was removed.
+    """
+    check_number("grace_seconds", grace_seconds)
+    given = list(bases) if isinstance(bases, list | tuple) else [bases]
+    directories = [one if isinstance(one, SessionDirectory) else sessions_of(one)[0] for one in given]
+    spaces = await namespaces_of(store) if all_namespaces else [namespace_of(store)]
+    # First the texts, then the ledgers: whatever is named in between is found.
+    listed = [(space, await space.stored()) for space in spaces]
+    named: set[str] = set()
+    for directory in directories:
+        named = named.union(*await directory.named_refs())
+    has_ledgers = bool(named)
+    chosen: list[tuple[Namespace, StoredText]] = []
+    counts = {"named": 0, "young": 0}
+    for space, texts in listed:
+        own = named | refs_of_states(space)
+        for text in texts:
+            if text.ref in own:
+                counts["named"] += 1
+            elif text.age_seconds < grace_seconds:
+                counts["young"] += 1
+            else:
+                chosen.append((space, text))
+    if chosen and not has_ledgers and not dry_run:
+        raise InvalidArgumentError(
+            f"no ledger there names any text, and {len(chosen)} would be removed: if these are the right "
+            "databases, and all sessions are over, remove the store itself"
+        )
+    removed: list[RemovedObject] = []
+    problems: list[str] = []
+    for space, text in chosen:
+        try:
+            if not dry_run:
+                await space.delete(text.ref)
+            removed.append(RemovedObject("text", space.where(text.ref), text.bytes))
+        except OffloadError as error:
+            problems.append(str(error))
+    before = sum(text.bytes for _, texts in listed for text in texts)
+    after = before - sum(one.bytes for one in removed)
+    return TextCollection(
+        tuple(removed), len(spaces), counts["named"], counts["young"], before, after, tuple(problems), dry_run
+    )

@@ -1,0 +1,272 @@
+"""Deleting sessions and messages for good, and saying what that took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from context_compressor.backends.opening import sessions_of
+from context_compressor.backends.places import FileNamespace, Namespace, namespace_of, refs_of_states
+from context_compressor.backends.sessions import RemovedObject, SessionDirectory
+from context_compressor.compression.edits import kept_refs_of
+from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
+from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.offload.store import OffloadStore, StoredText
+
+DAY_SECONDS = 24 * 3600.0
+"""How long a text that nothing names is taken for one of an event under way: by far longer than one takes."""
+REWRITE_SECONDS = 30.0
+_DISTRIBUTION = "agent-context-compressor"
+
+
+@dataclass(slots=True)
+class Deletion:
+    """What a deletion did."""
+
+    user_id: str
+    session_id: str
+    place: str
+    """The database, or Redis."""
+    store: str | None
+    """The namespace of the texts."""
+    messages: Sequence[str] | None = None
+    """Ids of the messages that were asked to go; None: the whole session."""
+    objects: list[RemovedObject] = field(default_factory=list)
+    """All that was removed or rewritten."""
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    """Texts that stay in the namespace, and why."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be done."""
+    not_reached: Sequence[str] = ()
+    """Where what was deleted may still lie, and which no program of ours reaches."""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all was done."""
+        return not self.problems
+
+    def certificate(self) -> str:
+        """Return the deletion as a text in JSON, an object a line, for people and programs.
+
+        It has no word of what was deleted, nor a hash of it: short texts could be guessed by that.
+        """
+        told: dict[str, Any] = {
+            "certificate": "deletion from context-compressor",
+            "version": 1,
+            "user_id": self.user_id,
+            "session_id": self.session_id,
+            "messages": "all" if self.messages is None else list(self.messages),
+            "place": self.place,
+            "store": self.store,
+            "deleted_at": self.at.isoformat(timespec="seconds"),
+            "by": f"{_DISTRIBUTION} {_version()}",
+            "complete": self.is_complete,
+            "problems": self.problems,
+            "removed": sum(one.action == "removed" for one in self.objects),
+            "rewritten": sum(one.action == "rewritten" for one in self.objects),
+            "bytes": sum(one.bytes for one in self.objects if one.action == "removed"),
+            "not_reached": list(self.not_reached),
+        }
+        lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in told.items()]
+        for name, each in (
+            ("kept", [{"where": where, "why": why} for where, why in self.kept]),
+            ("objects", [one._asdict() for one in self.objects]),
+        ):
+            inner = ",\n    ".join(map(json.dumps, each))
+            lines.append(f'  "{name}": [\n    {inner}\n  ]' if each else f'  "{name}": []')
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _version() -> str:
+    try:
+        return version(_DISTRIBUTION)
+    except PackageNotFoundError:
+        return "(from its sources)"
+
+
+async def delete_session(
+    base: object,
+    store: OffloadStore | None = None,
+    *,
+    own_namespace: bool = False,
+    grace_seconds: float = DAY_SECONDS,
+    rewrite: bool = False,
+    wait_seconds: float = REWRITE_SECONDS,
+) -> Deletion:
+    """Delete a session: messages, marks, summary, ledger and leases in one step, then its texts.
+
+    End what uses the session before: a memory that goes on writes a new one. Of the store's namespace all
+    goes, unless other sessions use it, too, which they should not: it is taken for shared where most texts
+    that another ledger names are in it. Then what such ledgers name stays, and what nothing names and is
+    young, since it may belong to an event of theirs; the certificate says so.
+
+    Args:
+        base: a `SQLAlchemyMemory` or a `RedisMemory`.
+        store: where its texts are; None: it has none, or they stay.
+        own_namespace: whether nothing else uses the namespace, whatever it looks like: then all of it goes.
+        grace_seconds: how long a text counts as young.
+        rewrite: whether to rewrite SQLite's files, which takes as long as copying them: remains of what was
+            deleted may lie between the rows.
+        wait_seconds: how long to wait for others who use the file then.
+
+    Raises:
+        InvalidArgumentError: there is no such session, or no such memory.
+    """
+    directory, user_id, session_id = sessions_of(base)
+    history = directory.history(user_id, session_id)
+    if not (await history.head()).number:
+        raise InvalidArgumentError(
+            f"there is no session {session_id!r} of user {user_id!r} ({directory.place})"
+        )
+    own = {ref for entry in await history.ledger() for edit in entry.edits for ref in kept_refs_of(edit)}
+    others: list[set[str]] = []
+    if store is not None and not own_namespace:
+        others = await directory.named_refs((user_id, session_id))
+    done = Deletion(user_id, session_id, directory.place, _name(store), not_reached=directory.reminders)
+    done.objects += await directory.remove(user_id, session_id)
+    if store is not None:
+        await _remove_texts(done, namespace_of(store), others, grace_seconds, gone=own)
+    if rewrite:
+        await _rewrite(done, directory, store, wait_seconds)
+    return done
+
+
+async def delete_messages(
+    base: object,
+    store: OffloadStore | None,
+    msg_ids: Sequence[str],
+    *,
+    grace_seconds: float = DAY_SECONDS,
+    rewrite: bool = False,
+    wait_seconds: float = REWRITE_SECONDS,
+) -> Deletion:
+    """Delete messages of a session as `CompressedMemory.delete` does, and say what that took.
+
+    What stood in for them, summaries included, goes with them; what else that covered returns to the view.
+
+    Args:
+        base: a `SQLAlchemyMemory` or a `RedisMemory`.
+        store: where the session's texts are; None: it has none, or they stay.
+        msg_ids: ids of the messages.
+        grace_seconds: as in `delete_session`.
+        rewrite: as in `delete_session`.
+        wait_seconds: as in `delete_session`.
+
+    Raises:
+        InvalidArgumentError: there is no such session, or no message under one of the ids; nothing was done.
+    """
+    directory, user_id, session_id = sessions_of(base)
+    history = directory.history(user_id, session_id)
+    there = {entry.msg.id for entry in await history.read(ids=msg_ids) if entry.msg is not None}
+    for id in msg_ids:
+        if id not in there:
+            raise InvalidArgumentError(f"there is no message {id!r} in session {session_id!r} of {user_id!r}")
+    done = Deletion(
+        user_id, session_id, directory.place, _name(store), list(msg_ids), not_reached=directory.reminders
+    )
+    before = await directory.objects(user_id, session_id)
+    space = None if store is None else namespace_of(store)
+    held = {} if space is None else {one.ref: one for one in await space.stored()}
+    async with CompressedMemory(history, store=store) as memory:
+        await memory.delete(list(msg_ids))
+    after = await directory.objects(user_id, session_id)
+    for where, one in before.items():
+        now = after.get(where)
+        if now is None or now.digest != one.digest:
+            action = "removed" if now is None else "rewritten"
+            done.objects.append(RemovedObject(one.kind, where, one.bytes, action))
+    if space is not None:
+        left = {one.ref for one in await space.stored()}
+        done.objects += [
+            RemovedObject("text", space.where(ref), one.bytes) for ref, one in held.items() if ref not in left
+        ]
+        # What an event stored that came to nothing may tell of them as well.
+        others = await directory.named_refs((user_id, session_id))
+        kept = {ref for entry in await history.ledger() for edit in entry.edits for ref in kept_refs_of(edit)}
+        await _remove_texts(done, space, others, grace_seconds, kept=kept)
+    if rewrite:
+        await _rewrite(done, directory, store, wait_seconds)
+    return done
+
+
+async def _remove_texts(
+    done: Deletion,
+    namespace: Namespace,
+    others: Sequence[set[str]],
+    grace_seconds: float,
+    *,
+    gone: Collection[str] = (),
+    kept: Collection[str] = (),
+) -> None:
+    """Remove from a namespace what others do not name, and is not young where they use it, too.
+
+    Args:
+        done: takes note of it.
+        namespace: from which to remove.
+        others: refs that other sessions name, a set for each.
+        grace_seconds: how long a text is young.
+        gone: refs that the session named: they are nobody else's.
+        kept: refs that it names still.
+    """
+    found: list[StoredText] = []
+    try:
+        named = refs_of_states(namespace)
+        found = await namespace.stored()
+    except OffloadError as error:
+        done.problems.append(str(error))
+        return
+    there = {one.ref for one in found}
+    named = named.union(*(refs for refs in others if len(refs & there) > len(refs) / 2)) & there
+    is_shared = bool(named)
+    for one in found:
+        where = namespace.where(one.ref)
+        if one.ref in kept:
+            continue
+        if one.ref in named:
+            done.kept.append((where, "another session names it"))
+        elif is_shared and one.ref not in gone and one.age_seconds < grace_seconds:
+            done.kept.append((where, "it is young, and may belong to another session"))
+        else:
+            try:
+                await namespace.delete(one.ref)
+            except OffloadError as error:
+                done.problems.append(str(error))
+                continue
+            done.objects.append(RemovedObject("text", where, one.bytes))
+    if isinstance(namespace, FileNamespace):
+        try:
+            done.objects += namespace.remove_rest(young=not is_shared)
+        except OSError as error:
+            done.problems.append(f"{error.filename}: could not be removed: {error.strerror}")
+
+
+async def _rewrite(
+    done: Deletion, directory: SessionDirectory, store: OffloadStore | None, wait_seconds: float
+) -> None:
+    """Rewrite SQLite's files, where earlier states of what was removed may lie between the rows."""
+    engines = [engine for one in (directory, store) if (engine := getattr(one, "engine", None)) is not None]
+    rewritten: set[str] = set()
+    for engine in engines:
+        from context_compressor.backends.sql_sessions import rewrite_file, sqlite_file
+
+        file = str(sqlite_file(engine))
+        try:
+            if file not in rewritten:
+                done.objects += await rewrite_file(engine, wait_seconds)
+                rewritten.add(file)
+        except ConflictError as error:
+            done.problems.append(f"{error}; what was deleted may lie in it until it is rewritten: try again")
+
+
+def _name(store: OffloadStore | None) -> str | None:
+    """Return what to call the namespace of a store."""
+    if store is None:
+        return None
+    space = namespace_of(store)
+    where = space.where("ctx://" + "0" * 16)
+    return f"{space.label} ({where.replace('0' * 16, '*')})"

@@ -1,0 +1,281 @@
+"""Deletion for good, in every backend, and collections of texts that nothing names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from context_compressor import (
+    CompressedMemory,
+    FileOffloadStore,
+    FsspecOffloadStore,
+    InvalidArgumentError,
+    Msg,
+    OffloadFullError,
+    RedisOffloadStore,
+    SQLAlchemyMemory,
+    SQLAlchemyOffloadStore,
+)
+from context_compressor.backends.collecting import collect_texts
+from context_compressor.backends.deleting import delete_messages, delete_session
+from context_compressor.backends.places import namespaces_of, open_store
+from context_compressor.backends.sessions import SessionDirectory
+from tests.backends.kept import BUDGET, KINDS, all_kept, files_in, sessions_in, talk, url_of, view
+
+CANARY = "xylophone-7731"
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def prefix() -> str:
+    return uuid4().hex
+
+
+@pytest.fixture
+async def directory(
+    kind: str, server: Callable[[str], int], tmp_path: Path, prefix: str
+) -> AsyncIterator[SessionDirectory]:
+    async with sessions_in(kind, server, tmp_path, prefix) as directory:
+        yield directory
+
+
+@pytest.fixture
+def url(kind: str, server: Callable[[str], int], tmp_path: Path) -> str:
+    return url_of(kind, server, tmp_path)
+
+
+@pytest.fixture
+async def own(url: str, prefix: str) -> AsyncIterator[Any]:
+    """Give a store in the same database or Redis."""
+    store = open_store(url, prefix, key_prefix=prefix if url.startswith("redis") else "")
+    yield store
+    await closed(store)
+
+
+def canaries(kept: dict[str, bytes]) -> list[str]:
+    return [where for where, data in kept.items() if CANARY.encode() in data]
+
+
+@pytest.mark.variants(2)
+async def test_nothing_is_left_of_a_session_and_all_of_it_is_in_the_certificate(
+    kind: str, url: str, directory: SessionDirectory, tmp_path: Path, own: Any
+) -> None:
+    user, store, files = uuid4().hex, own, FileOffloadStore(tmp_path / "texts", "chat")
+    for name, texts in (("in files", files), ("of its own", store)):
+        async with CompressedMemory(directory.history(user, name), store=texts, **BUDGET) as memory:
+            await memory.add(Msg("user", f"{CANARY}, the same in all of them. " * 60, "user", id="common"))
+            await talk(memory, f" {CANARY} {name}", turns=12)
+            await memory.update_compressed_summary(f"about {CANARY}")
+            assert await memory.search_history(CANARY)
+    other = CompressedMemory(
+        directory.history(user, "other"), store=FileOffloadStore(tmp_path / "texts", "b"), **BUDGET
+    )
+    expected = await talk(other, turns=8)
+    before = await all_kept(kind, url, tmp_path)
+    assert len(canaries(before)) > 50
+    for name, texts in (("in files", files), ("of its own", store)):
+        objects = await directory.objects(user, name)
+        held = {one.ref for one in await texts.stored()} if texts is store else set()
+        done = await delete_session(directory.history(user, name), texts, rewrite=True)
+        assert done.problems == []
+        told = json.loads(done.certificate())
+        assert CANARY not in done.certificate()
+        assert told["complete"] is True
+        assert {one["where"] for one in told["objects"]} >= {*objects, *(store.where(ref) for ref in held)}
+        assert told["removed"] + told["rewritten"] == len(told["objects"])
+    kept = await all_kept(kind, url, tmp_path)
+    assert canaries(kept) == []
+    assert await view(directory, user, "other", FileOffloadStore(tmp_path / "texts", "b")) == expected
+    assert not (tmp_path / "texts" / "chat").exists()
+    with pytest.raises(InvalidArgumentError, match="there is no session 'in files'"):
+        await delete_session(directory.history(user, "in files"), files)
+
+
+@pytest.mark.variants(2)
+async def test_nothing_is_left_of_a_message(
+    kind: str, url: str, directory: SessionDirectory, tmp_path: Path, own: Any
+) -> None:
+    user, store = uuid4().hex, own
+    async with CompressedMemory(directory.history(user, "chat"), store=store, **BUDGET) as memory:
+        await talk(memory, turns=4)
+        await memory.add(Msg("user", f"{CANARY} is the word. " * 60, "user", id="the word"))
+        await talk(memory, turns=12)
+    assert len(canaries(await all_kept(kind, url, tmp_path))) >= 2
+    history = directory.history(user, "chat")
+    with pytest.raises(InvalidArgumentError, match="no message 'another'"):
+        await delete_messages(history, store, ["the word", "another"])
+    done = await delete_messages(history, store, ["the word"], rewrite=True)
+    assert done.problems == []
+    assert {one.action for one in done.objects} == {"removed", "rewritten"}
+    assert canaries(await all_kept(kind, url, tmp_path)) == []
+    assert (await history.head()).size == 64
+    assert await view(directory, user, "chat", store)
+
+
+async def test_a_text_that_another_session_names_stays(tmp_path: Path, server: Any) -> None:
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        store = FileOffloadStore(tmp_path / "texts", "shared")
+        for name in ("one", "two"):
+            async with CompressedMemory(directory.history("u", name), store=store, **BUDGET) as memory:
+                said = Msg("user", "the same long text in both. " * 80, "user", id="a")
+                await memory.add([said, Msg("user", f"of {name} alone " * 200, "user")])
+                await talk(memory, turns=6)
+        (named,) = await directory.named_refs(("u", "one"))
+        young = await store.write("of an event of two's")
+        done = await delete_session(directory.history("u", "one"), store)
+        assert {*named, young} == set(await store.refs())
+        assert len(done.kept) == len(named) + 1
+        done = await delete_session(directory.history("u", "two"), store)
+        assert done.kept == []
+        assert await store.refs() == []
+
+
+async def test_a_file_that_others_read_is_told_of(tmp_path: Path, server: Any) -> None:
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        history = directory.history("u", "chat")
+        await SQLAlchemyMemory(directory.engine, user_id="u", session_id="chat").add(  # type: ignore[attr-defined]
+            Msg("user", CANARY, "user")
+        )
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/memory.db")
+        async with engine.connect() as reader:
+            await reader.exec_driver_sql("BEGIN")
+            await reader.exec_driver_sql("SELECT * FROM context_compressor_messages")
+            done = await delete_session(history, rewrite=True, wait_seconds=0.1)
+        await engine.dispose()
+        assert not done.is_complete
+        assert "memory.db" in done.problems[0]
+        assert json.loads(done.certificate())["complete"] is False
+        assert await directory.infos() == []
+
+
+STORES = ["files", "local", "memory", "sqlite", "redis"]
+
+
+@pytest.fixture(params=STORES)
+def opened(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Callable[..., Any]:
+    """Give a function that opens a namespace of one store."""
+    if request.param == "files":
+        return lambda name, **more: FileOffloadStore(tmp_path / "texts", name, **more)
+    if request.param == "sqlite":
+        url = f"sqlite+aiosqlite:///{tmp_path}/texts.db"
+        return lambda name, **more: SQLAlchemyOffloadStore(url, name, **more)
+    if request.param == "redis":
+        url = f"redis://127.0.0.1:{request.getfixturevalue('server')('redis')}"
+        return lambda name, **more: RedisOffloadStore(url, name, key_prefix=prefix, **more)
+    where = f"file://{tmp_path}/texts" if request.param == "local" else f"memory://{prefix}"
+    return lambda name, **more: FsspecOffloadStore(where, name, **more)
+
+
+async def closed(*stores: Any) -> None:
+    for store in stores:
+        done = store.close()
+        if done is not None:
+            await done
+
+
+async def test_what_no_ledger_names_goes_unless_it_is_young(
+    opened: Callable[..., Any], tmp_path: Path, server: Any
+) -> None:
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        chat, other = opened("chat"), opened("other")
+        async with CompressedMemory(directory.history("u", "chat"), store=chat, **BUDGET) as memory:
+            await talk(memory, turns=6)
+        named = set(await chat.refs())
+        orphans = [await chat.write("left by a crash"), await other.write("of a session that is over")]
+        assert {one.label for one in await namespaces_of(other)} >= {"other"}
+        assert len(await namespaces_of(other)) == 2
+
+        done = await collect_texts(directory, other)
+        assert (done.removed, done.namespaces, done.named, done.young) == ((), 2, len(named), 2)
+        told = await collect_texts(directory, other, grace_seconds=0, dry_run=True)
+        assert len(told.removed) == 2
+        assert set(await chat.refs()) == named | {orphans[0]}
+
+        done = await collect_texts(directory, chat, grace_seconds=0, all_namespaces=False)
+        assert (len(done.removed), done.problems) == (1, ())
+        assert set(await chat.refs()) == named
+        assert await other.refs() == [orphans[1]]
+        done = await collect_texts([directory], chat, grace_seconds=0)
+        assert await other.refs() == []
+        assert done.bytes_before - done.bytes_after == done.removed[0].bytes > 0
+        assert set(await chat.refs()) == named
+        await closed(chat, other)
+
+
+async def test_with_another_database_nothing_goes(
+    opened: Callable[..., Any], tmp_path: Path, server: Any
+) -> None:
+    store = opened("chat")
+    ref = await store.write("a text")
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        with pytest.raises(InvalidArgumentError, match="no ledger there names any text"):
+            await collect_texts(directory, store, grace_seconds=0)
+    assert await store.refs() == [ref]
+    await closed(store)
+
+
+async def test_a_text_that_is_written_again_is_young_again(opened: Callable[..., Any]) -> None:
+    store = opened("chat")
+    ref = await store.write("a text")
+    (before,) = await store.stored()
+    assert (before.ref, before.bytes >= len("a text")) == (ref, True)
+    await store.write("a text")
+    (after,) = await store.stored()
+    assert after.bytes == before.bytes
+    assert after.age_seconds < 5
+    await closed(store)
+
+
+async def test_states_beside_the_texts_name_them_too(tmp_path: Path, server: Any) -> None:
+    store = FileOffloadStore(tmp_path / "texts", "chat")
+    ref = await store.write("a text of a conversation that has a state")
+    (store.directory / f"session-{'0' * 32}.json").write_text(json.dumps({"ledger": [ref]}))
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        done = await collect_texts(directory, store, grace_seconds=0)
+    assert (done.named, done.removed) == (1, ())
+
+
+async def test_a_quota_refuses_and_removes_nothing(opened: Callable[..., Any], tmp_path: Path) -> None:
+    first = opened("chat")
+    if isinstance(first, FileOffloadStore):
+        return  # whose quota is for all namespaces, and has tests of its own
+    store = opened("chat", max_bytes=1_000)
+    refs = [await first.write("x" * 400), await store.write("y" * 400)]
+    with pytest.raises(OffloadFullError, match="may hold 1,000"):
+        await store.write("z" * 400)
+    assert await store.write("y" * 400) == refs[1]  # is there
+    assert await store.refs() == sorted(refs)
+    await store.delete(refs[0])
+    await store.write("z" * 400)
+    other, third = opened("other", max_bytes=1_000), opened("chat", max_bytes=1_500)
+    await other.write("w" * 900)
+    # A memory goes on, and stores what was refused when there is room.
+    base = SQLAlchemyMemory(f"sqlite+aiosqlite:///{tmp_path}/memory.db")
+    async with CompressedMemory(base, store=third, **BUDGET) as memory:
+        await talk(memory, turns=6)
+        assert memory._tracker.state.ledger.pending
+        for ref in await memory.reachable_refs():
+            assert await memory.read_ref(ref)
+    await base.close()
+    await closed(first, store, other, third)
+
+
+def test_places_of_stores_are_checked(tmp_path: Path) -> None:
+    for where, named in (("nowhere://x", "url"), ("s3+x://b", "url")):
+        with pytest.raises(InvalidArgumentError, match=named):
+            open_store(where)
+    with pytest.raises(InvalidArgumentError, match="file systems"):
+        open_store("redis://localhost", options={"a": 1})
+    with pytest.raises(InvalidArgumentError, match="a directory takes none"):
+        open_store(str(tmp_path), encryption_key="x")
+    assert files_in(tmp_path) == {}
