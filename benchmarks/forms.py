@@ -227,6 +227,14 @@ def _check_sync(
             _check_view(form, at, prefix, before, view, budget, counter, findings)
 
 
+def _beside_results(message: Dict) -> Iterator[Dict]:
+    """Yield what a message says beside results, which may be shown without them; another may say the same."""
+    content = message.get("content")
+    rest = [block for block in content if block["type"] != "tool_result"] if isinstance(content, list) else []
+    if rest and len(rest) < len(content or ()):
+        yield {**message, "content": rest}
+
+
 def _check_view(
     form: FormCase,
     where: str,
@@ -251,6 +259,7 @@ def _check_view(
     # A system message that cannot stand where it stands becomes the user's.
     said = [message for message in prefix if message.get("role") == "system"]
     changed = {json.dumps({**message, "role": "user"}) for message in said if form.name == "anthropic"}
+    changed |= {json.dumps(half) for message in prefix for half in _beside_results(message)}
     texts = {json.dumps(message) for message in prefix} - changed
     copies = [shown for shown in view if id(shown) not in own and json.dumps(shown) in texts]
     if copies:
