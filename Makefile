@@ -10,7 +10,7 @@ BIN = $(VENV)/bin
 # Frameworks that cannot be installed beside the others.
 APART = build/venvs
 
-.PHONY: help demo test all lint pyright format bench writers peers dist extras clean
+.PHONY: help demo test all lint pyright format bench crash durable writers peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
@@ -20,6 +20,8 @@ help:
 	@echo "make pyright check the types of the examples with basedpyright as well"
 	@echo "make format  mend what formatter and linter can mend"
 	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
+	@echo "make crash   kill processes and servers, at most 30 minutes for each backend; goes on where it stopped"
+	@echo "make durable measure durable memories beside AgentScope's; writes $(RESULTS)"
 	@echo "make writers many processes write into one session, in every database, with kills and pauses; takes hours"
 	@echo "make peers   install the libraries to measure beside this one, each on its own"
 	@echo "make dist    build the wheel and the source distribution into dist"
@@ -68,6 +70,12 @@ bench: $(VENV)/installed-report
 	$(BIN)/python benchmarks/search.py --data "$(DATA)" --results $(RESULTS)
 	$(BIN)/python benchmarks/retention.py --sessions 1000
 	-$(BIN)/python benchmarks/background.py --data "$(DATA)" --results $(RESULTS)
+
+crash: $(VENV)/installed-dev
+	PYTHONPATH=. $(BIN)/python benchmarks/crash.py --results $(RESULTS)
+
+durable: $(VENV)/installed-dev
+	PYTHONPATH=. $(BIN)/python benchmarks/durable.py --results $(RESULTS)
 
 # Redis and SQLite first: they have the most runs.
 writers: $(VENV)/installed-dev

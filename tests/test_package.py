@@ -131,7 +131,8 @@ LEVELS = (
     {"search"},
     {"memory"},
     {"tools"},
-    {"backends", "integrations", "readers", "measure"},
+    {"backends"},
+    {"integrations", "readers", "measure"},
     {"services"},
     {"cli"},
 )

@@ -37,11 +37,16 @@ def _may_pass(error: DBAPIError) -> bool:
     return state in ("40001", "40P01") or number in (1205, 1213) or "database is locked" in str(orig)
 
 
-async def in_transaction(engine: AsyncEngine, work: Callable[[sa.Connection], T]) -> T:
-    """Run statements in a transaction of their own, again where the database broke it off."""
+async def in_transaction(
+    engine: AsyncEngine, work: Callable[[sa.Connection], T], *, is_write: bool = True
+) -> T:
+    """Run statements in a transaction of their own, again where the database broke it off.
+
+    One that only reads is not committed, which would be one more answer to wait for.
+    """
     for attempt in range(_ATTEMPTS):
         try:
-            async with engine.begin() as connection:
+            async with engine.begin() if is_write else engine.connect() as connection:
                 return await connection.run_sync(work)
         except Again:
             continue

@@ -160,6 +160,12 @@ def client_over(given: object) -> Client:
     )
 
 
+async def make_ready(client: Client) -> None:
+    """Let a client of a cluster learn its nodes: where many first commands do so at once, redis-py fails."""
+    if isinstance(client, RedisCluster):
+        await client.initialize()
+
+
 class RedisHistory:
     """A session's history in Redis; `RedisMemory` tells of the arguments.
 
@@ -274,6 +280,7 @@ class RedisHistory:
 
     async def claim(self, name: str, holder: str, seconds: float) -> bool:
         """Claim something as `Leases.claim` does, by the server's clock."""
+        await make_ready(self.client)
         ttl = "" if self._ttl is None else str(self._ttl)
         milliseconds = math.ceil(seconds * 1000)
         return bool(await self._claim([self._leases], [digest(name), digest(holder), milliseconds, ttl]))
@@ -281,6 +288,7 @@ class RedisHistory:
     # Asking
 
     async def _ask(self, command: str, *arguments: Any) -> Any:
+        await make_ready(self.client)
         answer = getattr(self.client, command)(*arguments)
         return await answer
 

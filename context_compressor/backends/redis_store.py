@@ -17,6 +17,7 @@ from context_compressor.backends.redis import (
     check_keys,
     client_for,
     client_over,
+    make_ready,
 )
 from context_compressor.backends.redis_keys import digests_under
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
@@ -91,6 +92,7 @@ class RedisOffloadStore(PackedOffloadStore):
                 await self._client.expire(key, self._ttl)
 
     async def _store(self, ref: str, data: bytes, *, replace: bool) -> bool:
+        await make_ready(self._client)
         # Values are base64, so that a client which decodes responses gives the same back.
         packed = b64encode(data).decode("ascii")
         said: list[str | int] = [digits(ref), packed, len(data), int(time.time()), int(replace)]
@@ -108,14 +110,17 @@ class RedisOffloadStore(PackedOffloadStore):
         """Do nothing: `_put` has noted the time."""
 
     async def _get(self, ref: str) -> bytes | None:
+        await make_ready(self._client)
         found: Any = await self._client.hget(self._keys[0], digits(ref))
         await self._renew_all()
         return None if found is None else b64decode(found)
 
     async def _remove(self, ref: str) -> None:
+        await make_ready(self._client)
         await self._delete(self._keys, [digits(ref)])
 
     async def _list(self) -> list[StoredText]:
+        await make_ready(self._client)
         names: Any = await self._client.hkeys(self._keys[0])
         told: Any = await self._client.hgetall(self._keys[1])
         await self._renew_all()

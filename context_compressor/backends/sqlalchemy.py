@@ -226,7 +226,7 @@ class SQLAlchemyHistory:
         if self._within is not None:
             return True
         asked = self._session, name, holder, seconds
-        return await self._run(lambda connection: claim(connection, *asked))
+        return await self._run(lambda connection: claim(connection, *asked), is_write=True)
 
     async def close(self) -> None:
         """Close the engine, if it was made here."""
@@ -250,7 +250,7 @@ class SQLAlchemyHistory:
                 await within.execute(sa.update(sessions).where(sa.false()).values(number=0))
             async with within.begin_nested():
                 return await within.run_sync(lambda session: work(session.connection()))
-        return await in_transaction(self._engine, work)
+        return await in_transaction(self._engine, work, is_write=is_write)
 
     # In a caller's transaction numbers may be taken back. They are given out once only.
 
@@ -265,7 +265,7 @@ class SQLAlchemyHistory:
         if self._within is None:
             return head
         if self._was_rolled_back and head.number + self._shift <= self._told:
-            self._shift = self._told + 1 - head.number
+            self._shift = self._told + 2 - head.number  # none is the next one to what was told
         self._was_rolled_back = False
         number = head.number + self._shift if head.number or self._shift else 0
         self._told = max(self._told, number)

