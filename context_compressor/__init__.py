@@ -1,7 +1,7 @@
 """Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost.
 
 Its rooms, each of which knows only those before it: `messages`; `tokens`; `offload` and `summarizers`;
-`compression`; `search`; `memory`; `tools`; `backends`, `integrations`, `readers` and `measure`; `services`;
+`compression`; `search`; `memory`; `tools`; `backends`; `integrations`, `readers` and `measure`; `services`;
 `cli`.
 """
 

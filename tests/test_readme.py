@@ -44,8 +44,9 @@ NEED_A_MODEL = {
     "openai_agents_agent.py",
     "openai_client.py",
     "pydantic_ai_agent.py",
+    "service_fastapi.py",
 }
-"""Tested in `test_examples.py`, and with their adapters."""
+"""Tested in `test_examples.py`, with their adapters, or with databases."""
 EXAMPLES = sorted(
     path.name
     for path in (ROOT / "examples").glob("*.py")

@@ -19,8 +19,8 @@ from tests.support.model_server import ModelServer, answer
 from tests.support.servers import free_port
 
 ROOT = Path(__file__).parents[2]
-USERS = [f"user{number}" for number in range(6)]
-TURNS = 10
+USERS = [f"user{number}" for number in range(4)]
+TURNS = 8
 
 
 def reply(messages: list[dict[str, Any]]) -> Any:
@@ -40,7 +40,7 @@ async def test_users_are_apart_in_two_processes(
         else f"sqlite+aiosqlite:///{tmp_path}/m.db"
     )
     port = free_port()
-    async with ModelServer(reply, window_tokens=1_500) as model:
+    async with ModelServer(reply, window_tokens=1_000) as model:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "uvicorn", "service_fastapi:app", "--app-dir", str(ROOT / "examples"),
             "--workers", "2", "--port", str(port), "--log-level", "warning",
@@ -48,7 +48,7 @@ async def test_users_are_apart_in_two_processes(
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
                 "MEMORY_URL": url,
-                "MEMORY_TOKENS": "1200",
+                "MEMORY_TOKENS": "800",
                 "OPENAI_API_KEY": "test",
                 "OPENAI_BASE_URL": model.url,
             },
