@@ -31,17 +31,17 @@ help:
 demo: $(VENV)/installed
 	@$(BIN)/context-compressor demo
 
-# Without ReMe, if it cannot be installed, the test that runs an agent with it is skipped, and says so; without
-# AgentScope 2 its tests are, save in continuous integration.
-# Environments are made while linter and types are at it.
+# Without AgentScope 2 its tests are skipped, and say so, save in continuous integration. Environments are made
+# while linter and types are at it.
 test: $(VENV)/installed-dev
-	@{ $(BIN)/python benchmarks/peers/make.py reme; \
-	    $(MAKE) --no-print-directory $(APART)/agentscope2/installed; } & \
+	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed & \
 	status=0; $(MAKE) --no-print-directory lint || status=$$?; wait; exit $$status
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# Without ReMe, if it cannot be installed, the tests that run it are skipped, and say so.
 all: lint
 	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed
+	@$(BIN)/python benchmarks/peers/make.py reme
 	$(BIN)/python -m pytest --all -n auto --dist worksteal
 
 lint: $(VENV)/installed-dev

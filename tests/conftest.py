@@ -1,6 +1,7 @@
 """Hypothesis profiles (`default` explores, `ci` draws the same examples), a plain environment, variants.
 
-A test marked `variants(n)` is run with its first n parameters only, unless `--all` is given.
+A test marked `variants(n)` is run with its first n parameters only, unless `--all` is given; with 0, one that
+takes long and says what others say as well, it is not run at all.
 """
 
 import os

@@ -30,7 +30,7 @@ def reply(messages: list[dict[str, Any]]) -> Any:
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize("kind", ["redis", "sqlite"])
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
 async def test_users_are_apart_in_two_processes(
     kind: str, server: Callable[[str], int], tmp_path: Path
 ) -> None:

@@ -28,8 +28,8 @@ def ran(backend: str, server: Callable[[str], int], folder: Path, *options: str)
     return done.stdout
 
 
-@pytest.mark.variants(2)
-@pytest.mark.parametrize("backend", ["sqlite", "redis", "postgres", "mariadb"])
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("backend", ["redis", "sqlite", "postgres", "mariadb"])
 def test_four_processes_write_into_one_session(
     backend: str, server: Callable[[str], int], tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def as_said(messages: list[Chat]) -> list:
     return said
 
 
+@pytest.mark.variants(0)
 @pytest.mark.parametrize("name", installed(PEERS))
 async def test_raw_through_the_conversion_comes_back_equal(name: str) -> None:
     """Both ways through the peer's own form, nothing remembered."""

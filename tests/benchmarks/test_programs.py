@@ -71,6 +71,7 @@ def read_tables(printed: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+@pytest.mark.variants(0)
 def test_scale(tmp_path: Path) -> None:
     """A row for each case, with figures that hang together."""
     done = run(
@@ -214,6 +215,7 @@ def test_growth_cuts_between_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
         assert RequestChecker().check(cut.messages) == []
 
 
+@pytest.mark.variants(0)
 def test_retention(tmp_path: Path) -> None:
     """Sessions that begin, go on, delete, end and crash: within the quota, and nothing in use removed."""
     done = run(

@@ -27,6 +27,7 @@ def recorded(sample: Sample) -> Recorded:
     return sample.record()
 
 
+@pytest.mark.variants(0)
 def test_another_process_writes_the_same(tmp_path: Path) -> None:
     """Whatever the seed of its hashes: a line is what the session's recording gives in this process."""
     done = subprocess.run(

@@ -269,6 +269,7 @@ def messages_for(text: str, states: Kept) -> list[Dict]:
     return asyncio.run(ask())
 
 
+@pytest.mark.variants(0)
 async def test_another_process_goes_on_with_the_same_view(place: Workplace, elsewhere: Any) -> None:
     states = Kept()
     async with ModelServer(Worker(20), window_tokens=WINDOW) as server:

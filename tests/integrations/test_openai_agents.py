@@ -199,6 +199,7 @@ def deployed_for(text: str, states: Kept, folder: Path) -> list[Dict]:
     return asyncio.run(deployed(c, text, Workplace(folder, is_there=True)))
 
 
+@pytest.mark.variants(0)
 async def test_another_process_goes_on_with_the_same_view(place: Workplace, elsewhere: Any) -> None:
     """From a `RunState`, with a call that was approved meanwhile."""
     kept = Kept()

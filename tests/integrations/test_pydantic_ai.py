@@ -174,6 +174,7 @@ def request_for(text: bytes, states: Kept, model_class: Any, folder: Path) -> tu
     return asyncio.run(next_request(compression, history, model_class, place)), len(events)
 
 
+@pytest.mark.variants(1)
 @every_model
 async def test_another_process_goes_on_with_the_same_request(
     model_class: Any, workplace: Workplace, elsewhere: Any

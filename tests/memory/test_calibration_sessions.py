@@ -152,6 +152,7 @@ async def test_where_the_very_first_request_is_refused_no_other_is(lines: int) -
 
 
 @requires_recordings
+@pytest.mark.variants(0)
 async def test_every_long_session_is_refused_once_at_most() -> None:
     """At one of the budgets, each in turn."""
     runs = {

@@ -54,6 +54,7 @@ async def run_with_reme(server: ModelServer, folder: Path, place: Path) -> str:
     return errors.decode()[-2_000:]
 
 
+@pytest.mark.variants(0)
 async def test_with_reme_behind_the_agent_a_request_has_results_without_their_call(tmp_path: Path) -> None:
     """Its window left open, the run ends there; in the window it would have been too long before."""
     folder, place = tmp_path / "depots", tmp_path / "reme"
