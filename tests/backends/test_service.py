@@ -29,7 +29,7 @@ def reply(messages: list[dict[str, Any]]) -> Any:
     return answer(f"Words of {' '.join(owners)}.")
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(0)
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 async def test_users_are_apart_in_two_processes(
     kind: str, server: Callable[[str], int], tmp_path: Path

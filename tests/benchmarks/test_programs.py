@@ -139,6 +139,7 @@ def test_previews(tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPa
     assert kinds >= {"JSON", "HTML", "text", "text with errors", "all"}
 
 
+@pytest.mark.variants(0)
 def test_background(tmp_path: Path) -> None:
     """Calls and waits hang together, and too many waits are a failure."""
     write_session(tmp_path)

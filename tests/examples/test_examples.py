@@ -95,6 +95,7 @@ async def run_example(name: str, server: ModelServer, *options: str) -> tuple[in
     return process.returncode, output.decode(), errors.decode()
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("name", "options"),
     [

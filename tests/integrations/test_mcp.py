@@ -373,6 +373,7 @@ def test_a_wrong_option_is_named(
 
 
 @pytest.mark.skipif(not IS_MCP_1, reason="these are the tests of mcp 2")
+@pytest.mark.variants(0)
 def test_the_same_with_mcp_2() -> None:
     if not APART.exists():
         if os.environ.get("CI"):

@@ -158,6 +158,7 @@ def pick_budget(session: Dict, number: int) -> int:
 
 
 @requires_recordings
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("stem", STEMS or ["none"])
 async def test_sessions_replay_within_the_laws(stem: str) -> None:
     for number, session in enumerate(sessions(stem)):

@@ -101,6 +101,7 @@ class Conversation:
                 self.said.append({"role": "user", "content": blocks})
 
 
+@pytest.mark.variants(4)
 @every_way
 @pytest.mark.parametrize("form", ["responses", "anthropic"])
 async def test_sixty_turns(form: str, asynchronous: bool, stream: bool) -> None:
