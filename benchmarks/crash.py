@@ -276,6 +276,13 @@ def crash(kind: str, options: Namespace, url: str | None) -> list[Life]:
     return lives
 
 
+def totals(lives: list[Life]) -> dict[str, Any]:
+    """Return what came of all kills together."""
+    numbers = [one.name for one in fields(Life) if one.name != "faults"]
+    summed = {name: sum(getattr(life, name) for life in lives) for name in numbers}
+    return {"kills": len(lives), **summed, "faults": [fault for life in lives for fault in life.faults]}
+
+
 def row_of(kind: str, lives: list[Life]) -> list[str]:
     def total(name: str) -> int:
         return sum(getattr(life, name) for life in lives)
@@ -324,7 +331,7 @@ def main() -> int:
     print_table(COLUMNS, rows)
     if options.results:
         text = f"{markdown_table(COLUMNS, rows)}\n\n{notes_of(__doc__, 'worker kills')}"
-        data = {kind: [asdict(life) for life in lives] for kind, lives in told.items()}
+        data = {kind: totals(lives) for kind, lives in told.items()}
         write_results(options.results, "crash", data, "Crashes", text)
     is_whole = all(len(lives) >= options.kills for lives in told.values())
     if not is_whole:

@@ -106,7 +106,9 @@ class Write:
             step = step.where(sessions.c.number == self.at)
         columns = sessions.c.number, sessions.c.size, sessions.c.last_place
         known = sa.exists().where(messages.c.session == self.session, messages.c.id_digest.in_(ids))
-        wanted = *columns, known if len(ids) < _AT_ONCE else sa.true()
+        # PostgreSQL waits for the row, and then looks at the other table as it was before.
+        asks = len(ids) < _AT_ONCE and self.connection.dialect.name != "postgresql"
+        wanted = *columns, known if asks else sa.true()
         if self.connection.dialect.update_returning:
             found = self.connection.execute(step.returning(*wanted)).one_or_none()
         elif self.connection.execute(step).rowcount:

@@ -134,6 +134,17 @@ async def test_many_writers_lose_nothing(url: str) -> None:
         ]
 
 
+async def test_what_many_add_at_once_is_added_once(url: str) -> None:
+    name = uuid4().hex
+    engines = [create_async_engine(url, poolclass=NullPool) for _ in range(5)]
+    memories = [SQLAlchemyMemory(engine, session_id=name) for engine in engines]
+    await memories[0].add(make_msg("first"))
+    for number in range(5):
+        await asyncio.gather(*(memory.add(make_msg(str(number)), marks="m") for memory in memories))
+    assert await memories[0].size() == 6
+    assert [msg.id for msg in await memories[0].get_memory(mark="m")] == [str(number) for number in range(5)]
+
+
 async def test_tables_are_made_by_several_at_once(url: str) -> None:
     """In a database of their own: others of the run go on with theirs."""
     name = f"new{uuid4().hex}"
