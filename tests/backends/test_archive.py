@@ -36,6 +36,8 @@ from context_compressor.errors import InvalidStateError
 from context_compressor.memory.history import Add, Delete
 from tests.backends.kept import BUDGET, KINDS, sessions_in, talk, view
 
+pytestmark = pytest.mark.variants(1)
+
 SCHEMA = Path(__file__).parents[2] / "docs" / "session-archive.schema.json"
 
 

@@ -28,6 +28,8 @@ from context_compressor.backends.places import namespaces_of, open_store
 from context_compressor.backends.sessions import SessionDirectory
 from tests.backends.kept import BUDGET, KINDS, all_kept, files_in, sessions_in, talk, url_of, view
 
+pytestmark = pytest.mark.variants(1)
+
 CANARY = "xylophone-7731"
 
 

@@ -24,6 +24,8 @@ from context_compressor import (
 from context_compressor.errors import InvalidMessageError
 from tests.backends.test_sqlalchemy import SERVERS, URLS
 
+pytestmark = pytest.mark.variants(1)
+
 KINDS = ["sqlite", "redis", "mariadb", "asyncpg", "cluster", "psycopg", "valkey"]
 NAMES = [
     "é" * 300,

@@ -30,6 +30,8 @@ from context_compressor.errors import InvalidArgumentError
 from tests.backends.test_sqlalchemy import SERVERS, URLS
 from tests.offload import test_stores as suite
 
+pytestmark = pytest.mark.variants(4)
+
 KINDS: list[Any] = [
     "sqlite", "asyncpg", "mariadb", "redis", "cluster", "memory", "local", "s3",
     pytest.param("valkey", marks=pytest.mark.variants(0)),

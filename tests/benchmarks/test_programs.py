@@ -16,6 +16,8 @@ from benchmarks.sessions.catalogue import SAMPLES
 from context_compressor.measure import RequestChecker
 from tests.benchmarks.programs import Program
 
+pytestmark = pytest.mark.variants(0)
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -16,6 +16,8 @@ from context_compressor import TiktokenCounter, from_openai, to_openai
 from context_compressor.measure import is_told, read_probes, readable
 from tests.support.validity import OPENAI_PARTS, problems
 
+pytestmark = pytest.mark.variants(2)
+
 ROOT = Path(__file__).parents[2]
 COUNTER = TiktokenCounter()
 

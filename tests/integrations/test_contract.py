@@ -18,6 +18,8 @@ from tests.integrations.bases import KINDS, Place, new_session
 from tests.memory.contract import MemoryContract, ids_of, make_msg, make_msgs
 from tests.memory.model import Operation, operations, replay
 
+pytestmark = pytest.mark.variants(2)
+
 
 class AsAgentSeesIt(MemoryBase):
     """An `AgentScopeCompressedMemory` behind our contract: each message passes through AgentScope's `Msg`."""

@@ -26,6 +26,8 @@ from tests.support.model_server import ModelServer, Received, Reply, completion
 from tests.support.recordings import requires_recordings, sessions
 from tests.support.validity import RECORDED_PARTS
 
+pytestmark = pytest.mark.variants(0)
+
 RATIO = 1.3
 SCHEMA_TOKENS = 4_000
 LONG_TOKENS = 100_000

@@ -35,6 +35,8 @@ from tests.memory.scripted import (
     wire_text,
 )
 
+pytestmark = pytest.mark.variants(6)
+
 RARE = "quagga_7719"
 """A word that indexes name, and that nothing else says."""
 

@@ -32,6 +32,8 @@ from tests.support.model_server import (
     status,
 )
 
+pytestmark = pytest.mark.variants(8)
+
 SAID = turns(14)
 SUMMARY = completion("## Goal\n- The work went on as planned; see the transcript for what was said.")
 TIMEOUT_SECONDS = 0.25

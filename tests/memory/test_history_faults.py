@@ -38,6 +38,8 @@ from tests.memory.scripted import (
     user,
 )
 
+pytestmark = pytest.mark.variants(3)
+
 
 class Short:
     """A summariser that says little, at once."""

@@ -16,6 +16,8 @@ from tests.summarizers.samples import CHINESE, CODING, GERMAN, SHOP
 from tests.summarizers.samples import GOOD as GOOD_SUMMARIES
 from tests.summarizers.support import Acting, PieceCounter, Scripted, assistant, call, request, segment, user
 
+pytestmark = pytest.mark.variants(40)
+
 counter = PieceCounter()
 GOOD = "## Goal\n- Fix parse_date in src/utils/dates.py\n\n## Done\n- read: dates.py → 120 lines"
 ASK = user("Please fix parse_date in src/utils/dates.py (120 lines), it loses the time zone.")

@@ -32,6 +32,8 @@ from tests.support.model_server import (
 )
 from tests.support_tests.clients import CLIENTS, DASHSCOPE_CLIENTS, OPENAI_CLIENTS, Client, RefusedError
 
+pytestmark = pytest.mark.variants(2)
+
 HI: list[dict[str, Any]] = [{"role": "user", "content": "Hi."}]
 BROKEN: tuple[type[Exception], ...] = (
     openai.APIConnectionError,

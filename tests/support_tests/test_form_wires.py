@@ -21,6 +21,8 @@ from tests.support.model_server import (
 )
 from tests.support_tests.refused_forms import HI, REFUSED_ANTHROPIC, REFUSED_RESPONSES, call, output
 
+pytestmark = pytest.mark.variants(2)
+
 Dict = dict[str, Any]
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 SETTINGS: Dict = {"api_key": "k", "max_retries": 0, "timeout": 120}

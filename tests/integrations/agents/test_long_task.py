@@ -25,6 +25,8 @@ from tests.integrations.agents.support import (
 from tests.support.model_server import ModelServer
 from tests.support.rendering import render_request, text_of
 
+pytestmark = pytest.mark.variants(1)
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
