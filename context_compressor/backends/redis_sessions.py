@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from context_compressor.backends.records import digest, unpack_ascii
 from context_compressor.backends.redis import Client, RedisHistory, check_keys, client_for
 from context_compressor.backends.redis_keys import as_key, digests_under, keys_like
-from context_compressor.backends.redis_users import UserSessions
+from context_compressor.backends.redis_users import UserSessions, stem_under
 from context_compressor.backends.sessions import (
     RemovedObject,
     SessionDirectory,
@@ -183,7 +183,7 @@ class RedisSessions(SessionDirectory):
         return sorted({*known, *await keys_like(self.client, self._stem(digest(user_id, session_id)))})
 
     def _stem(self, session: str) -> str:
-        return f"{self.prefix}context_compressor:{{{session}}}:"
+        return stem_under(self.prefix, session)
 
     async def _stems(self) -> list[str]:
         return [self._stem(one) for one in await digests_under(self.client, self.prefix, "head")]

@@ -20,6 +20,7 @@ from context_compressor.backends.redis import (
     make_ready,
 )
 from context_compressor.backends.redis_keys import digests_under
+from context_compressor.backends.redis_users import stem_under
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.offload.store import REF_PREFIX, StoredText
 
@@ -77,7 +78,7 @@ class RedisOffloadStore(PackedOffloadStore):
 
     def _be(self, namespace: str) -> None:
         self._namespace = namespace
-        stem = f"{self._prefix}context_compressor:{{{namespace}}}:"
+        stem = stem_under(self._prefix, namespace)
         self._keys = [f"{stem}texts", f"{stem}stored"]
 
     async def close(self) -> None:

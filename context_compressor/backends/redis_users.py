@@ -41,7 +41,12 @@ return 1
 
 def stem_of(key_prefix: str, *ids: str) -> str:
     """Return how the keys of a session, or of a user, begin; those of one lie in one slot of a cluster."""
-    return f"{key_prefix}context_compressor:{{{digest(*ids)}}}:"
+    return stem_under(key_prefix, digest(*ids))
+
+
+def stem_under(key_prefix: str, name: str) -> str:
+    """Return the same for the digest of the ids, or of a namespace."""
+    return f"{key_prefix}context_compressor:{{{name}}}:"
 
 
 class UserSessions:
