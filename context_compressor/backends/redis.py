@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -25,23 +25,23 @@ from context_compressor.backends.records import (
     as_name,
     digest,
     from_name,
-    from_tokens,
     name_digest,
     pack_ascii,
     place_of,
     place_parts,
     to_edit,
-    to_message,
     to_name,
     to_tokens,
     unpack_ascii,
 )
+from context_compressor.backends.redis_rows import as_text, as_texts, by_name, entry_of, outlined_of
 from context_compressor.backends.redis_scripts import CLAIM, TOUCH, WRITE
 from context_compressor.backends.redis_users import PARTS, UserSessions, stem_of
 from context_compressor.compression.edits import Edit, EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidArgumentError, check_number
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Change, Entry, Head, LedgerEntry
+from context_compressor.messages.skeletons import skeleton_of
 
 Client = Redis | RedisCluster
 
@@ -193,6 +193,7 @@ class RedisHistory:
         self._keys = [stem + part for part in PARTS]
         self._head, self._messages, self._ids, self._order = self._keys[:4]
         self._changed, self._marks, self._ledger, self._edits, self._gone, self._leases = self._keys[4:10]
+        self._bodies = self._keys[10]
         self._write = client.register_script(WRITE)
         self._touch = client.register_script(TOUCH)
         self._claim = client.register_script(CLAIM)
@@ -219,23 +220,30 @@ class RedisHistory:
         """Return messages as `History.read` does."""
         keys: Iterable[str] | None = None
         if after:
-            keys = _texts(await self._ask("zrangebyscore", self._changed, f"({after}", "+inf"))
+            keys = as_texts(await self._ask("zrangebyscore", self._changed, f"({after}", "+inf"))
         if mark is not None:
             stem = digest(mark)
             found = await self._ask("zrangebylex", self._marks, f"[{stem}:", f"[{stem};")
-            bearing = {one.partition(":")[2] for one in _texts(found)}
+            bearing = {one.partition(":")[2] for one in as_texts(found)}
             keys = bearing if keys is None else bearing.intersection(keys)
         if ids is not None:
             named = await self._keys_of(map(digest, dict.fromkeys(ids)))
             keys = named if keys is None else [key for key in named if key in set(keys)]
+        told = await self._rows_of(keys)
         if keys is None:
-            told = (await self._ask("hgetall", self._messages)).values()
+            bodies = by_name(await self._ask("hgetall", self._bodies))
         else:
-            told = (await self._fields(self._messages, keys)).values()
-        entries = [_entry(unpack_ascii(one)) for one in told]
+            bodies = await self._fields(self._bodies, told)
+        entries = [entry_of(one, bodies.get(key)) for key, one in told.items()]
         await self._renew()
         there = [entry for entry in entries if after or entry.msg is not None]
         return sorted(there, key=lambda entry: entry.place)[:limit]
+
+    async def outline(self) -> list[Entry]:
+        """Return every message as `Outlines.outline` does."""
+        told = map(unpack_ascii, await self._ask("hvals", self._messages))
+        await self._renew()
+        return sorted((outlined_of(one) for one in told if one["is_there"]), key=lambda entry: entry.place)
 
     async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
         """Make changes as `History.write` does, in one script."""
@@ -263,7 +271,7 @@ class RedisHistory:
         edits: dict[int, list[Edit]] = {}
         withdrawn: dict[int, list[EditName]] = {}
         learnt: dict[int, Any] = {}
-        names = _texts(await self._ask("zrangebyscore", self._edits, f"({after}", "+inf"))
+        names = as_texts(await self._ask("zrangebyscore", self._edits, f"({after}", "+inf"))
         told = [unpack_ascii(one) for one in (await self._fields(self._ledger, names)).values()]
         for one in sorted(told, key=lambda one: (one["number"], one["position"])):
             if one["edit"] is not None:
@@ -304,6 +312,14 @@ class RedisHistory:
             values = await self._ask("hmget", key, some)
             found |= {name: value for name, value in zip(some, values, strict=True) if value is not None}
         return found
+
+    async def _rows_of(self, keys: Iterable[str] | None) -> dict[str, dict[str, Any]]:
+        """Return what is said of messages under these keys, or of all, beside their content."""
+        if keys is None:
+            told = by_name(await self._ask("hgetall", self._messages))
+        else:
+            told = await self._fields(self._messages, keys)
+        return {key: unpack_ascii(one) for key, one in told.items()}
 
     async def _keys_of(self, id_digests: Iterable[str]) -> list[str]:
         """Return the digests of the keys of messages under these ids."""
@@ -356,7 +372,7 @@ class RedisHistory:
         return {"keys": [[place, *commands] for place, commands in by_key.items()]}
 
     async def _plan_rows(self, rows: Sequence[Row], number: int, by_key: dict[int, list[list[Any]]]) -> None:
-        old = await self._fields(self._messages, [digest(row.key) for row in rows if row.add is None])
+        old = await self._rows_of([digest(row.key) for row in rows if row.add is None])
         known = await self._fields(self._ids, {row.id_digest for row in rows})
         by_id = {one: as_text(told).split() for one, told in known.items()}
         for row in rows:
@@ -364,12 +380,17 @@ class RedisHistory:
             whole, fraction = place_parts(row.place)
             if row.add is not None:
                 one: dict[str, Any] = {"key": row.key, "id": row.id_digest, "place": [whole, fraction]}
-                one |= {"tokens": to_tokens(row.add.tokens), "msg": row.add.msg.to_dict()}
+                one |= {"tokens": to_tokens(row.add.tokens), "skeleton": skeleton_of(row.add.msg)}
+                one |= {"added": number}
                 by_key.setdefault(4, []).append(["ZADD", whole, key])
+                body = pack_ascii(row.add.msg.to_dict())
+                by_key.setdefault(11, []).append(["HSET", key, body])
             else:
-                one = unpack_ascii(old[key])
+                one = old[key]
+            one["is_there"] = row.is_there
             if not row.is_there:
-                one |= {"tokens": None, "msg": None}
+                one |= {"tokens": None, "skeleton": None}
+                by_key.setdefault(11, []).append(["HDEL", key])
             by_key.setdefault(9, []).append(["ZREM", key] if row.is_there else ["ZADD", number, key])
             one |= {"changed": number, "marks": row.marks}
             by_key.setdefault(2, []).append(["HSET", key, pack_ascii(one)])
@@ -389,18 +410,15 @@ class RedisHistory:
     async def _plan_tidying(self, number: int, by_key: dict[int, list[list[Any]]]) -> None:
         """Forget deleted messages that were told of for long enough."""
         before = f"({number - TOLD_WRITES}"
-        for key in _texts(await self._ask("zrangebyscore", self._gone, "-inf", before, 0, _AT_ONCE)):
+        for key in as_texts(await self._ask("zrangebyscore", self._gone, "-inf", before, 0, _AT_ONCE)):
             for place, verb in ((2, "HDEL"), (4, "ZREM"), (5, "ZREM"), (9, "ZREM")):
                 by_key.setdefault(place, []).append([verb, key])
 
     async def _rows(self, keys: Sequence[str]) -> list[Row]:
-        found = await self._fields(self._messages, dict.fromkeys(keys))
-        rows = []
-        for told in found.values():
-            one = unpack_ascii(told)
-            place, is_there = place_of(*one["place"]), one["msg"] is not None
-            rows.append(Row(one["key"], one["id"], place, list(one["marks"]), is_there))
-        return rows
+        return [
+            Row(one["key"], one["id"], place_of(*one["place"]), list(one["marks"]), one["is_there"])
+            for one in (await self._rows_of(dict.fromkeys(keys))).values()
+        ]
 
     async def _places_below(self, rows: Sequence[Row], changes: Sequence[Change]) -> list[Place]:
         """Return the places nearest below those of messages in front of which others come to stand."""
@@ -417,21 +435,6 @@ class RedisHistory:
         keys = [
             key
             for whole in sorted(wholes)
-            for key in _texts(await self._ask("zrangebyscore", self._order, whole, whole))
+            for key in as_texts(await self._ask("zrangebyscore", self._order, whole, whole))
         ]
         return [row.place for row in await self._rows(keys)]
-
-
-def as_text(value: str | bytes) -> str:
-    """Return what a client gave, decoded or not, as text."""
-    return value if isinstance(value, str) else value.decode("ascii")
-
-
-def _texts(values: Iterable[str | bytes]) -> list[str]:
-    return [as_text(value) for value in values]
-
-
-def _entry(one: Mapping[str, Any]) -> Entry:
-    msg = None if one["msg"] is None else to_message(one["msg"])
-    marks = () if msg is None else tuple(one["marks"])
-    return Entry(place_of(*one["place"]), one["changed"], one["key"], msg, marks, from_tokens(one["tokens"]))

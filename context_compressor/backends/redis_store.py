@@ -13,13 +13,13 @@ from redis.asyncio import ConnectionPool
 from context_compressor.backends.records import as_namespace
 from context_compressor.backends.redis import (
     Client,
-    as_text,
     check_keys,
     client_for,
     client_over,
     make_ready,
 )
 from context_compressor.backends.redis_keys import digests_under
+from context_compressor.backends.redis_rows import as_text
 from context_compressor.backends.redis_users import stem_under
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.offload.store import REF_PREFIX, StoredText

@@ -19,10 +19,12 @@ PARTS = (
     "edits",
     "gone",
     "leases",
+    "bodies",
     "texts",
     "stored",
 )
-"""The keys of a session, behind their stem; the last two are what a `RedisOffloadStore` of its own holds."""
+"""The keys of a session, behind their stem. `messages` says all of a message but its content, which stands in
+`bodies`; the last two are what a `RedisOffloadStore` of its own holds."""
 _AT_ONCE = 500
 """Sessions that one round trip asks for."""
 

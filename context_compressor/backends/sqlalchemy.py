@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -29,7 +30,7 @@ from context_compressor.backends.records import (
 )
 from context_compressor.backends.tables import ledger, marks, messages, sessions
 from context_compressor.backends.writing import Write, in_parts
-from context_compressor.compression.edits import Edit, EditName
+from context_compressor.compression.edits import Edit, EditName, message_id
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import (
@@ -38,6 +39,7 @@ from context_compressor.memory.history import (
     Head,
     LedgerEntry,
 )
+from context_compressor.messages.skeletons import as_message
 
 T = TypeVar("T")
 
@@ -178,6 +180,26 @@ class SQLAlchemyHistory:
         found = await self._run(look)
         return [entry._replace(changed=entry.changed + self._shift_now) for entry in found]
 
+    async def outline(self) -> list[Entry]:
+        """Return every message as `Outlines.outline` does."""
+        columns = messages.c
+        wanted = (
+            sa.select(
+                columns.place,
+                columns.fraction,
+                columns.changed,
+                columns.key,
+                columns.skeleton,
+                columns.marks,
+                columns.tokens,
+                columns.added,
+            )
+            .where(self._is(messages), columns.msg.is_not(None))
+            .order_by(columns.place, columns.fraction)
+        )
+        rows = await self._run(lambda connection: connection.execute(wanted).all())
+        return list(map(_outlined, rows, repeat(self._shift_now)))
+
     async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
         """Make changes as `History.write` does, in one transaction."""
         check(changes)
@@ -283,3 +305,11 @@ def _entry(row: sa.Row[Any]) -> Entry:
     borne = tuple(unpack(own)) if msg is not None else ()
     tokens = from_tokens(unpack(counted)) if msg is not None else None
     return Entry(place_of(place, fraction), changed, from_bytes(key), msg, borne, tokens)
+
+
+def _outlined(row: sa.Row[Any], shift: int) -> Entry:
+    place, fraction, changed, name, skeleton, own, counted, added = row
+    key = from_bytes(name)
+    msg = as_message(message_id(key), None if skeleton is None else unpack(skeleton))
+    marks, tokens = tuple(unpack(own)), from_tokens(unpack(counted))
+    return Entry(place_of(place, fraction), changed + shift, key, msg, marks, tokens, added + shift)

@@ -58,12 +58,15 @@ messages = Table(
     Column("place", _NUMBER, nullable=False),
     Column("fraction", String(1000), nullable=False),
     Column("changed", _NUMBER, nullable=False),
+    Column("added", _NUMBER, nullable=False),
     Column("key", _BYTES, nullable=False),
     Column("marks", _BYTES, nullable=False),
     Column("tokens", _BYTES, nullable=False),
+    Column("skeleton", _BYTES),
     Column("msg", _BYTES),
 )
-"""Messages; one without `msg` was deleted, and is kept so that others hear of it."""
+"""Messages; one without `msg` was deleted, and is kept so that others hear of it. `msg` is the last, so that
+all else is read without it."""
 Index(f"{_PREFIX}by_id", messages.c.session, messages.c.id_digest)
 Index(f"{_PREFIX}by_place", messages.c.session, messages.c.place)
 Index(f"{_PREFIX}by_change", messages.c.session, messages.c.changed)

@@ -27,6 +27,7 @@ from context_compressor.backends.tables import ledger, marks, messages, sessions
 from context_compressor.compression.edits import EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidMessageError
 from context_compressor.memory.history import Add, Change
+from context_compressor.messages.skeletons import skeleton_of
 
 T = TypeVar("T")
 
@@ -189,7 +190,7 @@ class Write:
         self._remove(messages, messages.c.key_digest, again)
         of_key = sa.and_(messages.c.session == self.session, messages.c.key_digest == sa.bindparam("k"))
         to_mark = sa.update(messages).where(of_key).values(marks=sa.bindparam("m"), changed=sa.bindparam("c"))
-        to_delete = to_mark.values(msg=None, tokens=pack(None))
+        to_delete = to_mark.values(msg=None, skeleton=None, tokens=pack(None))
         for statement, is_there in ((to_mark, True), (to_delete, False)):
             values = [
                 {"k": digests[id(row)], "m": pack(row.marks), "c": number}
@@ -232,6 +233,7 @@ class Write:
     def _values(self, row: Row, key_digest: str, number: int) -> dict[str, Any]:
         assert row.add is not None
         whole, fraction = place_parts(row.place)
+        skeleton = skeleton_of(row.add.msg) if row.is_there else None
         return {
             "session": self.session,
             "key_digest": key_digest,
@@ -239,9 +241,11 @@ class Write:
             "place": whole,
             "fraction": fraction,
             "changed": number,
+            "added": number,
             "key": to_bytes(row.key),
             "marks": pack(row.marks),
             "tokens": pack(to_tokens(row.add.tokens) if row.is_there else None),
+            "skeleton": None if skeleton is None else pack(skeleton),
             "msg": pack(row.add.msg.to_dict()) if row.is_there else None,
         }
 

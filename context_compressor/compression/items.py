@@ -20,6 +20,7 @@ from context_compressor.compression.ledger import Ledger
 from context_compressor.messages.chat import set_markers
 from context_compressor.messages.exchanges import (
     ORPHAN_REPAIR,
+    Decisions,
     Exchange,
     ExchangeBuilder,
     ExchangeMessage,
@@ -217,17 +218,28 @@ def rebuild(
         measure: as `advance`.
         unseen: keys of messages that no view has shown: calls before them may still wait.
     """
-    builder = ExchangeBuilder(ledger.decisions)
+    exchanges, builder = paired(history, ledger.decisions, unseen)
+    return advance([], exchanges, ledger=ledger, counted=counted, measure=measure), builder
 
-    def exchanges() -> Iterator[Exchange]:
-        # Not before the first that is unseen: a call may be withheld before a result that was shown.
-        seen = max((place for place, (key, _) in enumerate(history) if key not in unseen), default=-1)
-        for place, (key, msg) in enumerate(history):
-            yield from builder.feed(key, msg)
-            if place == seen:
-                yield from builder.settle()
 
-    return advance([], exchanges(), ledger=ledger, counted=counted, measure=measure), builder
+def paired(
+    history: Sequence[tuple[str, Msg]], decisions: Decisions | None, unseen: Container[str]
+) -> tuple[list[Exchange], ExchangeBuilder]:
+    """Return the exchanges of a view that is made from scratch, and the pairing to go on with.
+
+    Args:
+        history: as `rebuild`.
+        decisions: what was decided before.
+        unseen: as `rebuild`.
+    """
+    builder, exchanges = ExchangeBuilder(decisions), list[Exchange]()
+    # Not before the first that is unseen: a call may be withheld before a result that was shown.
+    seen = max((place for place, (key, _) in enumerate(history) if key not in unseen), default=-1)
+    for place, (key, msg) in enumerate(history):
+        exchanges += builder.feed(key, msg)
+        if place == seen:
+            exchanges += builder.settle()
+    return exchanges, builder
 
 
 def _message_item(

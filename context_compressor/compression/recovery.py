@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
 from dataclasses import replace
 
 from context_compressor.compression.edits import (
@@ -42,6 +42,8 @@ class Recovery:
         ledger: the edits; stubs and segments that are live can be recovered.
         redact: what was applied when the texts were stored.
         read: returns a text from the store, for the words of merged segments; raises `OffloadError`.
+        bare: keys of messages of which there are skeletons: they say what they always said, and are there to
+            be paired. No text is made of them.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Recovery:
         ledger: Ledger,
         redact: Redact | None,
         read: Callable[[str], Awaitable[str]],
+        bare: Container[str] = (),
     ) -> None:
         self._exchanges = build_exchanges(history, ledger.decisions)
         self._sources = {
@@ -61,6 +64,7 @@ class Recovery:
         self._ledger = ledger
         self._redact = redact
         self._read = read
+        self._bare = bare
 
     async def text_of(self, ref: str) -> str | None:
         """Return the text under `ref`, or None when history no longer gives a text with this ref."""
@@ -94,7 +98,8 @@ class Recovery:
             one = todo.pop()
             items += reversed(one.items)
             todo += [child for id in one.children if (child := self._ledger.segment(id)) is not None]
-        there = [(item, self._sources[item]) for item in reversed(items) if item in self._sources]
+        said = (item for item in reversed(items) if item in self._sources and item.key not in self._bare)
+        there = [(item, self._sources[item]) for item in said]
         texts = [{path: stub.text for path, stub in self._ledger.stubs_of(item).items()} for item, _ in there]
         shown = [
             shown_message(source, stubs, self._names, self._redact)
@@ -122,14 +127,14 @@ class Recovery:
         children = len(messages)
         for item in segment.items:
             source = self._sources.get(item)
-            if source is None:
+            if source is None or item.key in self._bare:
                 return None
             stubs = {path: stub.text for path, stub in self._ledger.stubs_of(item).items()}
             messages.append(shown_message(source, stubs, self._names, self._redact))
         return render_transcript(messages, segments=children)
 
     def _stubbed_part(self, stub: StubEdit) -> Part | None:
-        source = self._sources.get(stub.item)
+        source = None if stub.item.key in self._bare else self._sources.get(stub.item)
         return None if source is None else part_at(source, stub.path)
 
     # What no longer holds
@@ -189,6 +194,8 @@ class Recovery:
 
     def _is_outdated(self, stub: StubEdit) -> bool:
         """Tell whether a message no longer has the text for which a stub stands."""
+        if stub.item.key in self._bare:
+            return stub.item not in self._sources
         part = self._stubbed_part(stub)
         if part is None:
             return True
@@ -199,6 +206,8 @@ class Recovery:
 
     def _still_gives(self, segment: SegmentEdit) -> bool:
         """Tell whether what a segment covers still gives the transcript that is stored of it."""
+        if any(item.key in self._bare for item in segment.items):
+            return all(item in self._sources for item in segment.items)
         own = self._render(segment, ())
         if own is None:
             return False
@@ -217,7 +226,9 @@ class Recovery:
     def _repeat_what_is_gone(self) -> list[str]:
         """Return the ids of segments that were told of what is gone or says something else now."""
         said: dict[ItemKey, str | None] = {}
-        for item in {item for segment in self._ledger.segments() for item, _ in segment.told}:
+        told = {item for segment in self._ledger.segments() for item, _ in segment.told}
+        unsaid = {item for item in told if item.key in self._bare and item in self._sources}
+        for item in told - unsaid:
             if item.part == SEGMENT_PART:
                 segment = self._ledger.segment(item.key)
                 said[item] = None if segment is None else segment.ref
@@ -228,7 +239,7 @@ class Recovery:
         return [
             segment.id
             for segment in self._ledger.segments()
-            if any(said[item] != ref for item, ref in segment.told)
+            if any(said[item] != ref for item, ref in segment.told if item not in unsaid)
         ]
 
     def _torn_items(self) -> Iterator[ItemKey]:

@@ -10,37 +10,36 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import (
     Edit,
     message_id,
-    name_of,
 )
 from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.recovery import Recovery
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branches
 from context_compressor.memory.history import (
     Change,
-    Entry,
     Head,
     History,
     LedgerEntry,
     Record,
     Withdraw,
+    outlines_of,
 )
 from context_compressor.memory.loops import LoopLock
+from context_compressor.memory.making import ViewMaker
+from context_compressor.memory.reading import read_all
 from context_compressor.memory.rebuilding import (
     Rebuilt,
     appended_edits,
     changed_ids,
     is_continued,
-    rebuilt_view,
+    is_told_by,
+    replacing,
 )
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.table import MessageTable
 from context_compressor.messages.exchanges import Decisions
-from context_compressor.messages.msg import Msg
-from context_compressor.offload.store import OffloadStore, read_text
+from context_compressor.offload.store import OffloadStore
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
+from context_compressor.tokens.off_loop import measure_all_off_loop
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
 """What is learnt of an empty history."""
 
 
-class HistoryFollower:
+class HistoryFollower(ViewMaker):
     """Keep the state of a compressed memory in step with what its history says.
 
     Args:
@@ -79,27 +78,17 @@ class HistoryFollower:
     def __init__(
         self, history: History, config: CompressionConfig, counter: TokenCounter, store: OffloadStore
     ) -> None:
-        self.history = history
-        self.number = 0
+        super().__init__(history, config, counter, store)
         self.edited = False
         self.gone: set[str] | None = None
-        self._config = config
-        self._counter = counter
         self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
         self._recorded = NOTHING
-        self._store = store
         self._has_to_read = False
         self._names_tools = False
-        self._loaded_tokens: dict[str, int] | None = None
         self.state = self._empty_state()
         # A wrapped memory does not tell the marks of its messages, nor, without a revision, each change.
         self._tells_marks: bool = getattr(history, "tells_marks", True)
         self._counts_changes: bool = getattr(history, "counts_changes", True)
-
-    @property
-    def _name(self) -> str:
-        """Who counts; asked for when something was counted, since a counter may read a vocabulary for it."""
-        return str(getattr(self._counter, "encoding_name", None) or type(self._counter).__qualname__)
 
     @property
     def is_behind(self) -> bool:
@@ -167,7 +156,9 @@ class HistoryFollower:
     async def _grow(self, head: Head, events: list[CompressionEvent]) -> bool:
         """Take up messages and edits that others appended to what is known; tell whether that was all."""
         state = self.state
-        if self._has_to_read or not self._tells_marks:
+        # Of a history that is opened what stands for messages tells what is to be read.
+        is_opened = not self.number and outlines_of(self.history) is not None
+        if self._has_to_read or not self._tells_marks or is_opened:
             return False
         before, shown = state.tokens, list(state.items)
         # What came behind that head is for the next time.
@@ -222,34 +213,30 @@ class HistoryFollower:
         """
         self._has_to_read = True
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
-        entries = await self.history.read()
-        while self._tells_marks and entries and entries[-1].changed > head.number:
-            entries.pop()  # it came behind that head, and is read when that is known
+        outlines = outlines_of(self.history) if loaded is None else None
+        reading = await read_all(self.history, head) if outlines is None else None
         edits = await self.history.ledger(after=0 if loaded is not None else self.number)
-        if edits and loaded is None:
+        if edits and loaded is None and self.number:
             edits = await self.history.ledger()
         unrecorded = self._recorded if loaded is None else NOTHING
         learnt = next((entry.learnt for entry in reversed(edits) if entry.learnt), unrecorded)
-        known = MessageTable()
-        for mark in {*old.marks, *self._weighty_marks()}:
-            known.marks[mark] = {message_id(e.key) for e in await self.history.read(mark=mark)}
         if state is not self.state:
             return False
         if edits and loaded is None:
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
         self._recorded = learnt
-        before, shown = state.tokens, list(state.items)
-        counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
-        tokens = counted | (old.tokens if loaded is None else loaded)
-        seen = set(old.tokens)
-        if loaded is not None:  # counted by another counter, they are told by their places
-            seen = set(list(loaded or [entry.key for entry in entries])[: state.ledger.frontier])
-        pinned = known.bearing(self._config.pinned_mark)
-        ids = [entry.key for entry in entries if message_id(entry.key) in pinned]
-        rebuilt = await self._rebuild(entries, ids, tokens, {e.key for e in entries if e.key not in seen})
+        made = None
+        if outlines is not None:
+            reading = await self._read_lightly(outlines, head, edits)
+            made = None if reading is None else await self._make(reading)
+        if reading is None or (made is not None and not is_told_by(reading.bare, made.rebuilt)):
+            reading, made = await read_all(self.history, head), None
+        known, tokens, rebuilt = await self._make(reading) if made is None else made
         if state is not self.state:
             return False
-        changes = self._following(rebuilt) if loaded is None else self._replacing(edits, rebuilt.ledger)
+        entries, before, shown = reading.entries, state.tokens, list(state.items)
+        replaced = None if loaded is None else replacing(edits, rebuilt.ledger, self._recorded)
+        changes = self._following(rebuilt) if replaced is None else replaced
         number = head.number
         if changes:
             number = await self.history.write(changes, at=head.number)
@@ -280,22 +267,6 @@ class HistoryFollower:
         self._has_to_read = False
         self.number = number
         return True
-
-    async def _rebuild(
-        self, entries: Sequence[Entry], leaving: Iterable[str], known: Mapping[str, int], unseen: set[str]
-    ) -> Rebuilt:
-        return await rebuilt_view(self.state, entries, leaving, known, unseen, self._counter, self.recovery)
-
-    async def recovery(self, messages: Sequence[tuple[str, Msg]], ledger: Ledger) -> Recovery:
-        """Return what these messages still say of the texts that a ledger names."""
-
-        def prepare() -> Recovery:
-            return Recovery(messages, ledger, self._config.redact, self._read)
-
-        return await run_off_loop(text_characters(msg for _, msg in messages), prepare)
-
-    async def _read(self, ref: str) -> str:
-        return await read_text(self._store, ref, self._config.store_timeout_seconds)
 
     def _show(self, rebuilt: Rebuilt) -> None:
         state = self.state
@@ -350,15 +321,6 @@ class HistoryFollower:
         is_more = rebuilt.renewed or learnt != self._recorded
         return [*changes, Record(rebuilt.renewed, learnt)] if is_more else changes
 
-    def _replacing(self, entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
-        """Return what brings the ledger of a history to where a loaded one is."""
-        there = {name_of(edit): edit for entry in entries for edit in entry.edits}
-        edits, learnt = ledger.edits(), {**self._recorded, **ledger.learnt()}
-        gone = there.keys() - edits.keys()
-        new = [edit for name, edit in edits.items() if there.get(name) != edit]
-        changes: list[Change] = [Withdraw(gone)] if gone else []
-        return [*changes, Record(new, learnt)] if new or learnt != self._recorded else changes
-
     def _note_recorded(self, changes: Iterable[Change]) -> None:
         for change in changes:
             if isinstance(change, Record) and change.learnt:
@@ -373,11 +335,6 @@ class HistoryFollower:
     async def _read_mark(self, mark: str) -> None:
         known = self.state.known
         known.marks[mark] = {message_id(entry.key) for entry in await self.history.read(mark=mark)}
-
-    def _weighty_marks(self) -> set[str]:
-        """Return the marks that decide what may leave the view."""
-        pinned = self._config.pinned_mark
-        return {*self._config.volatile_marks, *([] if pinned is None else [pinned])}
 
     async def _write(self, changes: Sequence[Change], *, at: int | None = None) -> bool:
         """Write, and tell whether the state is to follow: not where others wrote, or another was loaded."""

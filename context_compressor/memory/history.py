@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from context_compressor.compression.edits import Edit, EditName, message_id, name_of
 from context_compressor.errors import ConflictError
@@ -44,6 +44,8 @@ class Entry(NamedTuple):
     """In the order in which they came."""
     tokens: tuple[str, int] | None = None
     """Who counted the message, and what it costs, as `Add` said."""
+    added: int = 0
+    """Number of the write that added it, as far as `Outlines.outline` was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,26 @@ class History(Protocol):
     async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
         """Return the edits that hold, and what later writes than `after` withdrew, in order."""
         ...
+
+
+class Outlines(Protocol):
+    """What a history has beside its four verbs where reading all messages costs more than their outline.
+
+    What a message says never changes under its key there, unless it was deleted and added again.
+    """
+
+    async def outline(self) -> list[Entry]:
+        """Return every message in the order of their places, with a skeleton in the place of its content.
+
+        A skeleton is what `skeleton_of` of `context_compressor.messages.skeletons` returned when the message
+        was added, as `as_message` makes a message of it again.
+        """
+        ...
+
+
+def outlines_of(history: object) -> Outlines | None:
+    """Return a history as what gives outlines; None where it does not."""
+    return cast(Outlines, history) if callable(getattr(history, "outline", None)) else None
 
 
 class Keys:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ from context_compressor.compression.edits import (
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
-from context_compressor.memory.history import Entry, LedgerEntry
+from context_compressor.memory.history import Change, LedgerEntry, Record, Withdraw
+from context_compressor.memory.reading import Reading
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import Decisions, ExchangeBuilder
 from context_compressor.messages.msg import Msg
@@ -43,25 +44,25 @@ class Rebuilt(NamedTuple):
 
 async def rebuilt_view(
     state: MemoryState,
-    entries: Sequence[Entry],
+    reading: Reading,
     leaving: Iterable[str],
     known: Mapping[str, int],
     unseen: set[str],
     counter: TokenCounter,
-    recover: Callable[[Sequence[tuple[str, Msg]], Ledger], Awaitable[Recovery]],
+    recover: Callable[[Sequence[tuple[str, Msg]], Ledger, Container[str]], Awaitable[Recovery]],
 ) -> Rebuilt:
     """Make the view anew from messages and ledger, neither of which changes.
 
     Args:
         state: has the ledger, and what was shown.
-        entries: every message.
+        reading: every message.
         leaving: keys of messages for which nothing may stand in any more.
         known: tokens of messages that were counted; inside a segment that is enough.
         unseen: keys of messages that no view has shown, beside those that the state knows of.
         counter: measures messages.
         recover: returns what messages still say of the texts that a ledger names.
     """
-    messages = [(e.key, e.msg) for e in entries if e.msg is not None]
+    bare, messages = reading.bare, [(e.key, e.msg) for e in reading.entries if e.msg is not None]
     characters = text_characters(msg for _, msg in messages)
     ledger, edits = state.ledger.copy(), state.ledger.edits()
     for item in state.items_of(leaving):
@@ -72,12 +73,13 @@ async def rebuilt_view(
     ledger.decisions.keep({key for key, _ in messages})
     counted = _still_valid(state, dict(messages))
     # Pairing may have changed, and with it what a message says in the view.
-    recovery = await recover(messages, ledger)
+    recovery = await recover(messages, ledger, bare)
     await recovery.withdraw_outdated(characters)
     missing = {
         key: msg
         for key, msg in messages
-        if key not in counted and not (key in known and ledger.top_segment_of(ItemKey(key)) is not None)
+        if not (key in counted or key in bare)
+        and not (key in known and ledger.top_segment_of(ItemKey(key)) is not None)
     }
     counts = await measure_all_off_loop(counter, list(missing.values()))
     counted |= dict(zip(missing, counts, strict=True))
@@ -87,6 +89,16 @@ async def rebuilt_view(
     withdrawn = edits.keys() - ledger.edits().keys()
     renewed = [one for one in ledger.segments() if edits[name_of(one)] is not one]
     return Rebuilt(messages, withdrawn, renewed, ledger, counted, unseen, built)
+
+
+def is_told_by(bare: Collection[str], rebuilt: Rebuilt) -> bool:
+    """Tell whether a view is what it would be if these messages had been read, of which skeletons were.
+
+    It shows none of them, and no edit is withdrawn or changed by what they are.
+    """
+    items, builder = rebuilt.built
+    shown = {*(item.key.key for item in items if item.kind != "segment"), *builder.withheld}
+    return not (rebuilt.withdrawn or rebuilt.renewed) and shown.isdisjoint(bare)
 
 
 def appended_edits(
@@ -122,6 +134,16 @@ def appended_edits(
         elif name_of(edit) not in names:  # else it was merged, and its words are in the store by now
             return None
     return edits
+
+
+def replacing(entries: Sequence[LedgerEntry], ledger: Ledger, recorded: Mapping[str, Any]) -> list[Change]:
+    """Return what brings the ledger of a history to where a loaded one is."""
+    there = {name_of(edit): edit for entry in entries for edit in entry.edits}
+    edits, learnt = ledger.edits(), {**recorded, **ledger.learnt()}
+    gone = there.keys() - edits.keys()
+    new = [edit for name, edit in edits.items() if there.get(name) != edit]
+    changes: list[Change] = [Withdraw(gone)] if gone else []
+    return [*changes, Record(new, learnt)] if new or learnt != recorded else changes
 
 
 def is_same_but_handed_over(edit: SegmentEdit, ledger: Ledger) -> bool:

@@ -24,12 +24,26 @@ from context_compressor.memory.history import (
     Record,
     SetSummary,
     Withdraw,
+    outlines_of,
 )
+from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.skeletons import as_message, skeleton_of
 from tests.memory.contract import make_msg
 
 IDS = ["a-b/c:d", "", " ", "编号", "a" * 300, "../../x", "\ud800", "a\0", "a\x002", "%", "'", "A", "ａ"]
 REF = "ctx://0123456789abcdef"
+
+
+PAIRED: list[list[dict[str, Any]]] = [
+    [
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "\ud83d \0"}},
+        {"role": "function", "name": "f", "content": "x"},
+        {"role": "assistant", "content": ""},
+        {"role": "tool", "tool_call_id": "c\0", "content": "late"},
+    ]
+]
+"""What pairing has to know more of than that it is there."""
 
 
 def adds(ids: str, **fields: Any) -> list[Change]:
@@ -288,6 +302,31 @@ class HistoryContract:
         await history.write([Mark(["a"], add="x")])
         assert [entry.tokens for entry in await history.read()] == [("o200k_base", 12), None]
         assert [entry.tokens for entry in await history.read(mark="x")] == [("o200k_base", 12)]
+
+    async def test_an_outline_tells_all_but_what_was_said(self, history: History) -> None:
+        if (outlines := outlines_of(history)) is None:
+            pytest.skip("this history has none")
+        assert await outlines.outline() == []
+        said = [msg for example in PAIRED for msg in from_openai(example)]
+        added = {}
+        for msg in [*said, make_msg("\ud800\0"), make_msg("z")]:
+            added[msg.id] = await history.write([Add(msg, ["x", "y"], tokens=("o200k_base", 12))])
+        await history.write([Add(said[0].copy(), duplicate=True), *adds("b", before="z")])
+        await history.write([Mark(["z"], add="pinned", remove="x"), Delete([said[1].id])])
+        entries, outlined = await history.read(), await outlines.outline()
+        bare = [entry._replace(msg=None, added=0) for entry in outlined]
+        assert bare == [entry._replace(msg=None) for entry in entries]
+        assert [entry.added for entry in outlined if entry.key in added] == [
+            added[entry.key] for entry in entries if entry.key in added
+        ]
+        for entry, one in zip(entries, outlined, strict=True):
+            assert entry.msg is not None
+            assert one.msg is not None
+            assert one.msg.to_dict() == as_message(entry.msg.id, skeleton_of(entry.msg)).to_dict()
+        await history.write([Delete(["b"])])
+        number = await history.write([Add(make_msg("b", "another"))])
+        last = (await outlines.outline())[-1]
+        assert (last.key, last.added) == ("b", number)
 
     @pytest.mark.parametrize("id", IDS)
     async def test_any_string_is_an_id_and_a_mark(self, history: History, id: str) -> None:

@@ -34,11 +34,13 @@ from context_compressor.memory.history import (
     Record,
     SetSummary,
 )
+from context_compressor.messages.skeletons import as_message, skeleton_of
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS head (number INTEGER, last_place INTEGER, summary TEXT);
 CREATE TABLE IF NOT EXISTS messages
-    (key TEXT PRIMARY KEY, id TEXT, place TEXT, changed INTEGER, said TEXT, tokens TEXT);
+    (key TEXT PRIMARY KEY, id TEXT, place TEXT, changed INTEGER, said TEXT, tokens TEXT, skeleton TEXT,
+    added INTEGER);
 CREATE INDEX IF NOT EXISTS by_id ON messages (id);
 CREATE TABLE IF NOT EXISTS marks (number INTEGER PRIMARY KEY, key TEXT, mark TEXT, UNIQUE (key, mark));
 CREATE TABLE IF NOT EXISTS ledger
@@ -115,6 +117,17 @@ class SQLiteHistory:
         counted = None if name is None else (name, count)
         return Entry(Fraction(place), changed, json.loads(key), msg, tuple(marks), counted)
 
+    async def outline(self) -> list[Entry]:
+        columns = "SELECT key, place, changed, skeleton, tokens, added FROM messages WHERE said IS NOT NULL"
+        with self._transaction("DEFERRED"):
+            entries = [
+                self._entry(*row, None, tokens)._replace(
+                    msg=as_message(message_id(json.loads(row[0])), json.loads(skeleton)), added=added
+                )
+                for *row, skeleton, tokens, added in self._rows(columns)
+            ]
+        return sorted(entries, key=lambda entry: entry.place)
+
     async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
         with self._transaction("IMMEDIATE"):
             number, last_place, summary = self._head()
@@ -153,8 +166,9 @@ class SQLiteHistory:
         place = (
             Fraction(last_place) if change.before is None else self._place_before(change.before, last_place)
         )
-        values = json.dumps(key), id, str(place), number, json.dumps(msg.to_dict()), json.dumps(change.tokens)
-        self._rows("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)", *values)
+        said, skeleton = json.dumps(msg.to_dict()), json.dumps(skeleton_of(msg))
+        values = json.dumps(key), id, str(place), number, said, json.dumps(change.tokens), skeleton, number
+        self._rows("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *values)
         for mark in change.marks:
             self._mark([key], mark, None, number)
 
@@ -170,7 +184,8 @@ class SQLiteHistory:
 
     def _delete(self, keys: Iterable[str], number: int) -> None:
         gone = (
-            "UPDATE messages SET said = NULL, tokens = 'null', changed = ? WHERE key = ? AND said IS NOT NULL"
+            "UPDATE messages SET said = NULL, skeleton = NULL, tokens = 'null', changed = ? "
+            "WHERE key = ? AND said IS NOT NULL"
         )
         for key in map(json.dumps, keys):
             self._rows(gone, number, key)

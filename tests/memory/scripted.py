@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from context_compressor import (
@@ -182,6 +183,7 @@ class ScriptedHistory:
         self.hung = asyncio.Event()
         self.tells_marks = getattr(inner, "tells_marks", True)
         self.counts_changes = getattr(inner, "counts_changes", True)
+        self.outline = partial(self._call, "outline") if hasattr(inner, "outline") else None
 
     async def _call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         if self.is_quiet:
