@@ -65,17 +65,28 @@ class Usage:
         count = self._now()
         return count.used if count.is_trusted else None
 
-    def add(self, size: int, limit: int | None = None) -> bool:
-        """Count bytes that come; call when a file of that size is there. Return whether they were counted.
+    def add(self, size: int) -> None:
+        """Count bytes that come; call when a file of that size is there.
 
         A look through the directory finds that file, or else this call comes after the look began, which
-        takes note of it. With a limit they are not counted where they exceed it, or nobody knows.
+        takes note of it.
+        """
+        if self.is_kept():
+            with self._opened() as (descriptor, count):
+                _write(descriptor, _Count(count.used + size, count.added + size, count.counted_at))
+
+    def reserve(self, size: int, limit: int, file: int) -> bool:
+        """Let an open file, an empty one, grow to so many bytes, and count them, in one step.
+
+        Returns:
+            False where they exceed the limit, or nobody knows: then the file stays as it is.
         """
         if not self.is_kept():
             return False
         with self._opened() as (descriptor, count):
-            if limit is not None and (not count.is_trusted or count.used + size > limit):
+            if not count.is_trusted or count.used + size > limit:
                 return False
+            os.ftruncate(file, size)  # takes no room on the disk yet
             _write(descriptor, _Count(count.used + size, count.added + size, count.counted_at))
             return True
 

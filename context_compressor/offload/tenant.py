@@ -76,10 +76,12 @@ class Directory:
         """
         mend = "raise max_bytes"
         if size <= max_bytes:
-            if self._add(size, descriptor, max_bytes):
+            if self.usage.reserve(size, max_bytes, descriptor):
                 return
             with self._collecting:
-                if self._add(size, descriptor, max_bytes) or self._make_room(size, descriptor, max_bytes):
+                if self.usage.reserve(size, max_bytes, descriptor) or self._make_room(
+                    size, descriptor, max_bytes
+                ):
                     return
             mend = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
         used = self.usage.used()
@@ -87,13 +89,6 @@ class Directory:
         raise OffloadFullError(
             f"{size:,} bytes do not fit: {self._root}{held} may hold {max_bytes:,} (max_bytes); {mend}"
         )
-
-    def _add(self, size: int, descriptor: int, max_bytes: int) -> bool:
-        os.ftruncate(descriptor, size)  # takes no room on the disk yet
-        if self.usage.add(size, max_bytes):
-            return True
-        os.ftruncate(descriptor, 0)  # or the collection that makes room for it would find it
-        return False
 
     def _make_room(self, size: int, descriptor: int, max_bytes: int) -> bool:
         """Collect until the bytes fit and are counted; False where that is in vain, or was just now."""
@@ -104,10 +99,10 @@ class Directory:
         if self.usage.used() is None:
             self.usage.begin_counting()
             collect_garbage(self._root)  # which counts
-            if self._add(size, descriptor, max_bytes):
+            if self.usage.reserve(size, max_bytes, descriptor):
                 return True
         collect_garbage(self._root, max_bytes=max(int(_FILL * max_bytes) - size, 0))
-        if self._add(size, descriptor, max_bytes):
+        if self.usage.reserve(size, max_bytes, descriptor):
             return True
         now = time.monotonic()
         self._rest_until = now + (_REST * (now - began) if now - began > _BRIEF_SECONDS else 0)
