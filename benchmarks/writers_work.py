@@ -87,9 +87,11 @@ class Paid:
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         said = "".join(str(msg.content) for msg in request.messages) + (request.previous or "")
-        self._notes.note("paid", material=hashlib.sha256(said.encode()).hexdigest()[:16])
+        material = hashlib.sha256(said.encode()).hexdigest()[:16]
+        self._notes.note("paid", material=material)
         await asyncio.sleep(random.uniform(0.05, 0.2))
-        return Summary(SAID, input_tokens=len(said) // 4, output_tokens=8)
+        # Of what it is: merged summaries that say the same would be the same material.
+        return Summary(f"{SAID} ({material})", input_tokens=len(said) // 4, output_tokens=8)
 
 
 class Notes:
