@@ -559,14 +559,21 @@ class CompressedMemory(MemoryBase):
     async def aclose(self) -> None:
         """End what goes on in the background, and close the clients that summarisers made.
 
+        Over a history that several processes share, a summary that a model is writing is waited for, for 30
+        seconds at most: whoever opens the session next would pay for it again. Leaving `async with` by a
+        cancellation gives it up.
+
         Each is done although another fails, or is cancelled. The memory can be used again afterwards.
         """
+        await self._close(waits=True)
+
+    async def _close(self, *, waits: bool) -> None:
         async with AsyncExitStack() as stack:
             close = getattr(self._summarizer, "aclose", None)
             if close is not None:
                 stack.push_async_callback(close)
             stack.push_async_callback(self._recall.close)
-            await self._runner.aclose()
+            await self._runner.aclose(waits=waits)
 
     async def __aenter__(self) -> Self:
         return self
@@ -574,7 +581,7 @@ class CompressedMemory(MemoryBase):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
+        await self._close(waits=kind is None or issubclass(kind, Exception))
 
 
 def system_text(system: object) -> str:

@@ -20,6 +20,9 @@ from context_compressor.memory.tracking import Tracker
 
 logger = logging.getLogger(__name__)
 
+CLOSING_SECONDS = 30.0
+"""How long a memory that is closed waits for a summary that is being written."""
+
 
 class Housekeeper:
     """Tell of events, and tidy up behind every call.
@@ -216,18 +219,29 @@ class Housekeeper:
         self.background.totals = other.totals
         other.background.drop()
 
-    async def aclose(self) -> None:
-        """End what goes on in the background, and remove what it stored."""
+    async def aclose(self, *, waits: bool = True) -> None:
+        """End what goes on in the background, and remove what it stored.
+
+        Args:
+            waits: whether a summary that a model is writing is waited for, where the history outlives this
+                memory: whoever opens it next would pay for it again.
+        """
+        if waits:
+            await self._end_following(CLOSING_SECONDS)
         self.background.drop()
         if self.handing_over is not None:
             await self.handing_over.aclose()
         await self.tidy_up()
+        await self._end_following(ENDING_SECONDS)
+        if not self.event_lock.locked():  # else who holds it gives the lease back
+            await self._give_back()
+
+    async def _end_following(self, seconds: float) -> None:
+        """Wait until what is prepared is committed or dropped, for so long at most."""
         loop = asyncio.get_running_loop()
         ending = {task for task in self._following if task.get_loop() is loop}
         if ending:
-            await asyncio.wait(ending, timeout=ENDING_SECONDS)
-        if not self.event_lock.locked():  # else who holds it gives the lease back
-            await self._give_back()
+            await asyncio.wait(ending, timeout=seconds)
 
 
 def _is_cancelled() -> bool:

@@ -15,7 +15,7 @@ from context_compressor import (
     SummaryRequest,
     to_openai,
 )
-from context_compressor.memory import leases
+from context_compressor.memory import housekeeping, leases
 from context_compressor.memory.history import ListHistory
 from tests.memory.scripted import (
     Gated,
@@ -136,10 +136,37 @@ async def test_of_two_who_are_near_the_budget_one_prepares(history: SharedHistor
     await asyncio.wait_for(gated.asked.wait(), 10)
     await looked()
     gated.gate.set()
-    for memory in (one, other):
-        await asyncio.gather(*memory._runner._following)
-        await memory.aclose()
+    await asyncio.gather(one.aclose(), other.aclose())  # which wait for what is paid for
     assert (len(gated.requests), noting.requests, history.held) == (1, [], {})
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["closed", "cancelled"])
+async def test_closing_waits_for_what_is_paid_for(history: SharedHistory, is_cancelled: bool) -> None:
+    """Another process, or the next request, goes on with it; only who is cancelled does not wait."""
+    gated, noting = Gated(), Noting()
+    one, other = memories(history, gated, noting)
+
+    async def request() -> None:
+        async with one:
+            await filled(one, NEAR)
+            await good_view(one)
+            await gated.asked.wait()
+            if is_cancelled:
+                await asyncio.Event().wait()
+
+    asked = asyncio.create_task(request())
+    await reached(gated.asked, asked)
+    await looked()
+    assert not asked.done()
+    if is_cancelled:
+        asked.cancel()
+    else:
+        gated.gate.set()
+    await asyncio.wait({asked})
+    assert asked.cancelled() == is_cancelled
+    await filled(other, MORE)
+    assert "segment" in [kind_of(msg) for msg in await good_view(other)]
+    assert (len(gated.requests), len(noting.requests), history.held) == (1, int(is_cancelled), {})
 
 
 async def test_a_lease_is_renewed_while_the_model_writes(
@@ -204,7 +231,10 @@ async def test_whoever_ends_gives_the_lease_back(history: SharedHistory, end: st
     assert other.stats().taken_over == 0
 
 
-async def test_closing_gives_the_lease_back(history: SharedHistory) -> None:
+async def test_closing_gives_up_a_model_that_takes_too_long(
+    history: SharedHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "CLOSING_SECONDS", 0.05)
     gated, noting = Gated(), Noting()
     one, other = memories(history, gated, noting)
     await filled(one, NEAR)
