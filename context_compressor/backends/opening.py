@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from context_compressor.backends.sessions import REDIS_SCHEMES, SessionDirectory, with_driver
+from context_compressor.backends.sessions import REDIS_SCHEMES, SessionDirectory, scheme_of, with_driver
 from context_compressor.errors import InvalidArgumentError
 
 
-def open_sessions(url: str, *, key_prefix: str = "", is_cluster: bool = False) -> SessionDirectory:
+def open_sessions(url: str, *, key_prefix: str = "") -> SessionDirectory:
     """Return the sessions behind a URL; `close` closes the connections.
 
     Args:
         url: of SQLAlchemy's form, or Redis's. "sqlite://", "postgresql://" and "mysql://" get a driver.
         key_prefix: what all keys of Redis begin with.
-        is_cluster: whether the URL is a node of a Redis Cluster.
 
     Raises:
         InvalidArgumentError: it is no such URL.
@@ -24,12 +23,12 @@ def open_sessions(url: str, *, key_prefix: str = "", is_cluster: bool = False) -
         raise InvalidArgumentError(
             f"url: expected such as 'sqlite:///memory.db', 'postgresql://...' or 'redis://...', got {url!r}"
         )
-    if url.partition("://")[0] in REDIS_SCHEMES:
+    if scheme_of(url) in REDIS_SCHEMES:
         from context_compressor.backends.redis_sessions import RedisSessions
 
-        return RedisSessions.at(url, key_prefix, is_cluster=is_cluster)
-    if key_prefix or is_cluster:
-        raise InvalidArgumentError("key_prefix, is_cluster: they are for Redis")
+        return RedisSessions.at(url, key_prefix)
+    if key_prefix:
+        raise InvalidArgumentError("key_prefix: it is for Redis")
     from context_compressor.backends.sql_sessions import SQLSessions
 
     return SQLSessions.at(with_driver(url))

@@ -9,7 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from context_compressor.backends.sessions import REDIS_SCHEMES, SQL_SCHEMES, RemovedObject, with_driver
+from context_compressor.backends.sessions import (
+    REDIS_SCHEMES,
+    SQL_SCHEMES,
+    RemovedObject,
+    scheme_of,
+    with_driver,
+)
 from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.offload.files import ABANDONED_SECONDS, FileOffloadStore, TextFiles
@@ -164,9 +170,8 @@ def open_store(
         InvalidArgumentError, ValueError: there is no such place, or an argument is for another kind of store.
         ImportError: a package is missing; the text names the extra.
     """
-    scheme, mark, _ = where.partition("://")
-    kind = scheme.partition("+")[0] if mark else ""
-    if not mark:
+    kind = scheme_of(where)
+    if not kind:
         if encryption_key is not None or options:
             raise InvalidArgumentError("encryption_key, options: a directory takes none; give 'file://...'")
         return FileOffloadStore(where, namespace)

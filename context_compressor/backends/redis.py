@@ -58,9 +58,9 @@ class RedisMemory(MemoryBase):
     server only where that runs with `appendonly yes`, and a power loss with `appendfsync always`.
 
     Args:
-        url_or_pool: a URL, such as "redis://localhost:6379/0", whose connections are closed by `close`; a
-            `ConnectionPool`, a `Redis` or a `RedisCluster`, which stay the caller's, for any number of
-            memories. None: `host` and so on.
+        url_or_pool: a URL, such as "redis://localhost:6379/0", or "redis+cluster://localhost:7000" for a
+            node of a cluster, whose connections are closed by `close`; a `ConnectionPool`, a `Redis` or a
+            `RedisCluster`, which stay the caller's, for any number of memories. None: `host` and so on.
         session_id: names the session.
         user_id: whose it is. Users never see each other's sessions.
         host: of the server, with `port`, `db` and `password`.
@@ -137,9 +137,13 @@ def check_keys(key_prefix: object, key_ttl: object) -> None:
         check_number("key_ttl", key_ttl, 1, is_whole=True)
 
 
-def client_for(url: str) -> Redis:
+def client_for(url: str) -> Client:
     """Return a client for a URL."""
+    scheme, mark, rest = url.partition("://")
+    kind, _, extension = scheme.partition("+")
     try:
+        if extension == "cluster":
+            return RedisCluster.from_url(f"{kind}{mark}{rest}", decode_responses=True)
         made: Redis = Redis.from_url(url, decode_responses=True)
     except ValueError as error:
         raise InvalidArgumentError(

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
 
 from context_compressor.backends.records import digest, unpack_ascii
@@ -74,17 +73,14 @@ class RedisSessions(SessionDirectory):
         self._remove = client.register_script(_REMOVE)
 
     @classmethod
-    def at(cls, url: str, key_prefix: str, *, is_cluster: bool = False) -> RedisSessions:
+    def at(cls, url: str, key_prefix: str) -> RedisSessions:
         """Return the sessions behind a URL.
 
         Raises:
             InvalidArgumentError: it is no URL of Redis, or the prefix has braces.
         """
         check_keys(key_prefix, None)
-        client: Client = client_for(url)
-        if is_cluster:
-            client = RedisCluster.from_url(url, decode_responses=True)
-        return cls(client, key_prefix, is_own=True, place=without_password(url))
+        return cls(client_for(url), key_prefix, is_own=True, place=without_password(url))
 
     @classmethod
     def beside(cls, history: RedisHistory) -> tuple[RedisSessions, str, str]:

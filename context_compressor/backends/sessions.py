@@ -18,6 +18,12 @@ SQL_SCHEMES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL without a driver, "" where it has none."""
+    scheme, mark, _ = url.partition("://")
+    return scheme.partition("+")[0] if mark else ""
+
+
 class SessionInfo(NamedTuple):
     """A session as a list of all tells of it."""
 

@@ -23,7 +23,6 @@ from context_compressor.cli.output import (
     write_output,
 )
 from context_compressor.cli.session_options import (
-    Cluster,
     Grace,
     KeyFile,
     KeyPrefix,
@@ -53,7 +52,6 @@ def list_sessions(
     url: Url,
     user: User = None,
     key_prefix: KeyPrefix = "",
-    cluster: Cluster = False,
     as_json: Json = False,
 ) -> int:
     """List users and sessions, with sizes and where their histories stand."""
@@ -88,7 +86,7 @@ def list_sessions(
         say(console, f"{directory.place}: {counted(len(found), 'session')}")
         return DONE
 
-    return with_directory(url, key_prefix, cluster, work)
+    return with_directory(url, key_prefix, work)
 
 
 def show_session(
@@ -100,7 +98,6 @@ def show_session(
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
-    cluster: Cluster = False,
     as_json: Json = False,
 ) -> int:
     """Show one session: messages, ledger, summary, the size of its view, and its texts. Nothing is changed.
@@ -149,7 +146,7 @@ def show_session(
         _print_session(told)
         return DONE
 
-    return with_directory(url, key_prefix, cluster, work)
+    return with_directory(url, key_prefix, work)
 
 
 def _print_session(told: dict[str, Any]) -> None:
@@ -184,7 +181,6 @@ def export_session(
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
-    cluster: Cluster = False,
 ) -> int:
     """Write one session with its ledger and texts into a file, from which `import` makes it anywhere.
 
@@ -211,7 +207,7 @@ def export_session(
             )
         return DONE
 
-    return with_directory(url, key_prefix, cluster, work)
+    return with_directory(url, key_prefix, work)
 
 
 def import_session(
@@ -227,7 +223,6 @@ def import_session(
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
-    cluster: Cluster = False,
 ) -> int:
     """Make a session of an archive, which is checked whole before; refused where the session exists."""
     check_path(file, "FILE")
@@ -243,7 +238,7 @@ def import_session(
         say(make_console(stderr=True), f"session {ids[0]} of user {ids[1]}: {_summed(done)}")
         return DONE
 
-    return with_directory(url, key_prefix, cluster, work, may_make=True)
+    return with_directory(url, key_prefix, work, may_make=True)
 
 
 def delete_session(
@@ -272,7 +267,6 @@ def delete_session(
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
-    cluster: Cluster = False,
 ) -> int:
     """Delete one session: messages, marks, summary, ledger, leases, and its texts.
 
@@ -313,7 +307,7 @@ def delete_session(
             say(console, problem)
         return DONE if done.is_complete else NO
 
-    return with_directory(url, key_prefix, cluster, work)
+    return with_directory(url, key_prefix, work)
 
 
 def collect(
@@ -331,7 +325,6 @@ def collect(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     store_options: StoreOptions = None,
     key_prefix: KeyPrefix = "",
-    cluster: Cluster = False,
     as_json: Json = False,
 ) -> int:
     """Remove the texts of a store that no live ledger of these databases names.
@@ -344,13 +337,11 @@ def collect(
     async def work(stack: AsyncExitStack) -> int:
         from context_compressor.backends.collecting import collect_texts
         from context_compressor.backends.opening import open_sessions
+        from context_compressor.backends.sessions import REDIS_SCHEMES, scheme_of
 
         directories = []
         for one in url:
-            is_redis = one.startswith("redis")
-            directory = open_sessions(
-                one, key_prefix=key_prefix if is_redis else "", is_cluster=cluster and is_redis
-            )
+            directory = open_sessions(one, key_prefix=key_prefix if scheme_of(one) in REDIS_SCHEMES else "")
             directories.append(await stack.enter_async_context(directory))
             await directory.check()
         texts = opened_store(

@@ -47,7 +47,6 @@ KeyFile = Annotated[
     str | None, typer.Option(metavar="FILE", help="Holds the key by which the texts are encrypted.")
 ]
 KeyPrefix = Annotated[str, typer.Option(metavar="TEXT", help="What all keys of Redis begin with.")]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The URL is a node of a Redis Cluster.")]
 Grace = Annotated[
     str, typer.Option(metavar="AGE", help="Texts younger than that may belong to an event under way.")
 ]
@@ -56,7 +55,6 @@ Grace = Annotated[
 def with_directory(
     url: str,
     key_prefix: str,
-    is_cluster: bool,
     work: Callable[[SessionDirectory], Awaitable[int]],
     *,
     may_make: bool = False,
@@ -66,9 +64,7 @@ def with_directory(
     async def opened(stack: AsyncExitStack) -> int:
         from context_compressor.backends.opening import open_sessions
 
-        directory = await stack.enter_async_context(
-            open_sessions(url, key_prefix=key_prefix, is_cluster=is_cluster)
-        )
+        directory = await stack.enter_async_context(open_sessions(url, key_prefix=key_prefix))
         await directory.check(may_make=may_make)
         return await work(directory)
 

@@ -83,10 +83,12 @@ def test_show_tells_of_history_view_and_texts_and_changes_nothing(cli: Cli, fold
     assert (folder / "memory.db").read_bytes() == before
 
 
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
 def test_a_session_moves_to_another_backend_and_store(
-    cli: Cli, folder: Path, server: Callable[[str], int]
+    cli: Cli, folder: Path, server: Callable[[str], int], scheme: str
 ) -> None:
-    url, prefix = f"redis://127.0.0.1:{server('redis')}", uuid4().hex
+    kind = "cluster" if "+" in scheme else "redis"
+    url, prefix = f"{scheme}://127.0.0.1:{server(kind)}", uuid4().hex
     ran = cli("session", "export", *CHAT, "chat.jsonl.gz", *TEXTS)
     assert (ran.code, ran.out) == (0, "")
     assert "25 messages" in ran.err
@@ -117,6 +119,8 @@ def test_a_session_moves_to_another_backend_and_store(
         return found
 
     assert ask("sqlite:///back.db", look) == expected
+    tidied = cli("session", "gc", url, *store, "--key-prefix", prefix, "--grace", "0s", "--json")
+    assert json.loads(tidied.out)["removed"] == [], "all of it is named"
     assert cli("session", "delete", *there, *store, "--certificate", "gone.json").code == 0
     assert json.loads(cli("session", "list", url, "--key-prefix", prefix, "--json").out)["sessions"] == []
     told = json.loads((folder / "gone.json").read_text())
