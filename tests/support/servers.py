@@ -7,6 +7,7 @@ Where a program is missing the test is skipped, saying why; in continuous integr
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import pwd
 import shutil
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -162,14 +164,14 @@ def start_postgres(folder: Path, *, durable: bool = False, port: int = 0) -> Sta
     data = folder / "data"
     if os.getuid() == 0:  # which it refuses
         user = next(name for name in ("postgres", "nobody") if _has_user(name))
+        for above in (folder, *folder.parents):
+            with suppress(PermissionError):
+                above.chmod(above.stat().st_mode | 0o011)
     port = port or free_port()
     if not data.exists():
         data.mkdir(mode=0o700)
         if user is not None:
             shutil.chown(data, user)
-            for above in (folder, *folder.parents):  # pytest's folders are its user's alone
-                with suppress(PermissionError):
-                    above.chmod(above.stat().st_mode | 0o011)
         made = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
         made += ["--locale=C.UTF-8", "-N"]
         subprocess.run(made, user=user, cwd="/", check=True, stdout=subprocess.DEVNULL)
@@ -238,11 +240,11 @@ def running(kind: str, shared: Path) -> Iterator[int]:
         folder.mkdir(exist_ok=True)
         told = folder / "started"
         if not told.exists():
-            shutil.rmtree(folder)  # what a start that failed left
-            folder.mkdir()
-            started = STARTS[kind](folder)
-            told.write_text(" ".join(map(str, (started.port, started.process, *started.others))))
-        port, *processes = map(int, told.read_text().split())
+            # Not within pytest's folders, which each run of it shuts to other users, such as PostgreSQL's.
+            files = mkdtemp(prefix=f"{kind}-")
+            started = STARTS[kind](Path(files))
+            told.write_text(json.dumps([files, started.port, started.process, *started.others]))
+        files, port, *processes = json.loads(told.read_text())
         who.mkdir(exist_ok=True)
         mine.touch()
     try:
@@ -253,7 +255,7 @@ def running(kind: str, shared: Path) -> Iterator[int]:
             if not any(is_alive(int(one.stem)) for one in who.iterdir()):
                 for process in processes:
                     stop(process)
-                (folder / "started").unlink(missing_ok=True)
+                shutil.rmtree(files, ignore_errors=True)
                 shutil.rmtree(folder, ignore_errors=True)
 
 
