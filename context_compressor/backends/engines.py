@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -62,6 +63,8 @@ _READY: WeakSet[AsyncEngine] = WeakSet()
 """Engines in whose databases the tables are."""
 
 
+_LAST_SECONDS = 1.0
+"""How long closing waits for connections that are in use."""
 _POOL: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
 """SQLite has one writer at a time: connections of one process would only wait for each other."""
 
@@ -90,6 +93,18 @@ def engine_for(url: str) -> AsyncEngine:
             cursor.close()
 
     return engine
+
+
+async def dispose(engine: AsyncEngine) -> None:
+    """Close the connections of an engine, also of what was cancelled just now and still gives its own back.
+
+    One that comes back later is closed by nobody.
+    """
+    held = getattr(engine.pool, "checkedout", None)
+    end = time.monotonic() + _LAST_SECONDS
+    while held is not None and held() and time.monotonic() < end:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.005)
+    await engine.dispose()
 
 
 def engine_of(session: AsyncSession) -> AsyncEngine:

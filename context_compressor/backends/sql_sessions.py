@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import engine_for, in_transaction, make_tables
+from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
 from context_compressor.backends.records import digest, from_bytes, unpack
 from context_compressor.backends.sessions import (
     RemovedObject,
@@ -203,7 +203,7 @@ class SQLSessions(SessionDirectory):
     async def close(self) -> None:
         """Close the engine, if it was made here."""
         if self._is_own:
-            await self.engine.dispose()
+            await dispose(self.engine)
 
 
 def _rows_of(connection: sa.Connection, table: sa.Table, session: str) -> list[RemovedObject]:

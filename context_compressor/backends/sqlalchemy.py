@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from context_compressor.backends.changes import check
 from context_compressor.backends.claims import claim
-from context_compressor.backends.engines import engine_for, engine_of, in_transaction, make_tables
+from context_compressor.backends.engines import dispose, engine_for, engine_of, in_transaction, make_tables
 from context_compressor.backends.records import (
     DEFAULT_SESSION,
     DEFAULT_USER,
@@ -253,7 +253,7 @@ class SQLAlchemyHistory:
     async def close(self) -> None:
         """Close the engine, if it was made here."""
         if self._own is not None:
-            await self._own.dispose()
+            await dispose(self._own)
 
     # Connections
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import engine_for, in_transaction, make_tables
+from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
 from context_compressor.backends.records import as_namespace
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.backends.tables import texts
@@ -61,7 +61,7 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
     async def close(self) -> None:
         """Close the engine, if it was made here."""
         if self._own is not None:
-            await self._own.dispose()
+            await dispose(self._own)
 
     @property
     def engine(self) -> AsyncEngine:

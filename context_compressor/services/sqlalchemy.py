@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import engine_for, in_transaction, make_tables
+from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
 from context_compressor.backends.records import Standing
 from context_compressor.backends.sqlalchemy import SQLAlchemyMemory
 from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
@@ -58,7 +58,7 @@ class SQLAlchemyMemoryService(MemoryService):
     async def _end(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
-            await opened.dispose()
+            await dispose(opened)
 
     async def _check(self) -> None:
         await self._run(lambda connection: connection.execute(sa.select(1)))
