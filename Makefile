@@ -9,6 +9,8 @@ RESULTS = benchmarks/results
 BIN = $(VENV)/bin
 # Frameworks that cannot be installed beside the others.
 APART = build/venvs
+WHAT = --editable ".[$*]"
+$(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 filelock pytest-xdist
 
 .PHONY: help demo test all lint pyright format bench crash durable writers peers dist extras clean
 
@@ -40,9 +42,10 @@ test: $(VENV)/installed-dev
 
 # Without ReMe, if it cannot be installed, the tests that run it are skipped, and say so.
 all: lint
-	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed
+	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed $(APART)/runtime/installed
 	@$(BIN)/python benchmarks/peers/make.py reme
 	$(BIN)/python -m pytest --all -n auto --dist worksteal
+	$(APART)/runtime/bin/python -m pytest -p no:cacheprovider tests/services/test_services.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -127,7 +130,7 @@ $(APART)/%/installed: pyproject.toml
 	@echo "Installing what the tests of $* need into $(APART)/$*"
 	@$(BIN)/python -m venv --clear --without-pip $(APART)/$*
 	@$(BIN)/python -m pip --python $(APART)/$*/bin/python install --quiet --disable-pip-version-check \
-	    --no-compile --editable ".[$*]" --group apart
+	    --no-compile $(WHAT) --group apart
 	@touch $@
 
 $(VENV)/installed-report: $(VENV)/installed
