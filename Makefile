@@ -10,7 +10,7 @@ BIN = $(VENV)/bin
 # Frameworks that cannot be installed beside the others.
 APART = build/venvs
 WHAT = --editable ".[$*]"
-$(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 filelock pytest-xdist
+$(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
 .PHONY: help demo test all lint pyright format bench crash durable writers peers dist extras clean
 

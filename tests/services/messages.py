@@ -5,18 +5,19 @@ It pins releases of AgentScope that cannot be installed beside the others, so mo
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, Field
 
-try:
+if find_spec("agentscope_runtime"):
     from agentscope_runtime.engine.schemas.agent_schemas import (  # type: ignore[import-not-found]
         DataContent,
         Message,
         TextContent,
     )
-except ImportError:
+else:
 
     class Content(BaseModel):
         sequence_number: str | None = None
