@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor.backends.redis import Client
+from context_compressor.backends.redis_rows import as_text
 
 _DIGEST_CHARACTERS = 64
 _AT_ONCE = 1_000
@@ -13,16 +14,11 @@ _SPECIAL = frozenset("\\[]*?^-")
 """What a pattern does not take as itself."""
 
 
-def as_key(value: str | bytes) -> str:
-    """Return a key or field that a client gave, decoded or not, as text."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
-
-
 async def keys_like(client: Client, stem: str, end: str = "") -> list[str]:
     """Return the keys that begin and end so, sorted; every key of the server is looked at."""
     escaped = "".join(f"\\{one}" if one in _SPECIAL else one for one in stem)
     found: Any = client.scan_iter(f"{escaped}*{end}", _AT_ONCE)
-    return sorted({as_key(key) async for key in found})
+    return sorted({as_text(key) async for key in found})
 
 
 async def digests_under(client: Client, key_prefix: str, part: str) -> list[str]:

@@ -12,8 +12,8 @@ from context_compressor.messages.skeletons import as_message
 
 
 def as_text(value: str | bytes) -> str:
-    """Return what a client gave, decoded or not, as text."""
-    return value if isinstance(value, str) else value.decode("ascii")
+    """Return what a client gave, decoded or not, as text; what others wrote may be no UTF-8."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
 
 
 def as_texts(values: Iterable[str | bytes]) -> list[str]:

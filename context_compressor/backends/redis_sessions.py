@@ -10,7 +10,8 @@ from redis.exceptions import RedisError
 
 from context_compressor.backends.records import digest, unpack_ascii
 from context_compressor.backends.redis import Client, RedisHistory, check_keys, client_for
-from context_compressor.backends.redis_keys import as_key, digests_under, keys_like
+from context_compressor.backends.redis_keys import digests_under, keys_like
+from context_compressor.backends.redis_rows import as_text
 from context_compressor.backends.redis_users import UserSessions, stem_under
 from context_compressor.backends.sessions import (
     RemovedObject,
@@ -143,7 +144,7 @@ class RedisSessions(SessionDirectory):
         """Return the fields and members of a session's keys."""
         found: dict[str, StoredObject] = {}
         for key in await self._keys_of(user_id, session_id):
-            kind = as_key(await self.client.type(key))
+            kind = as_text(await self.client.type(key))
             values: Any = []
             if kind == "hash":
                 told: Any = await self.client.hgetall(key)
@@ -155,7 +156,7 @@ class RedisSessions(SessionDirectory):
             for field, value in values:
                 said = repr(value).encode()
                 size = len(value) if kind != "zset" else len(field)
-                where = f"{key} {as_key(field)}".rstrip()
+                where = f"{key} {as_text(field)}".rstrip()
                 found[where] = StoredObject("redis key", size, hashlib.sha256(said).hexdigest())
         return found
 
@@ -164,7 +165,7 @@ class RedisSessions(SessionDirectory):
         told: Any = await self._remove(await self._keys_of(user_id, session_id))
         await UserSessions(self.client, user_id, self.prefix, self._ttl).remove(session_id)
         return [
-            RemovedObject("redis key", f"{as_key(key)} {as_key(field)}".rstrip(), int(size))
+            RemovedObject("redis key", f"{as_text(key)} {as_text(field)}".rstrip(), int(size))
             for key, field, size in told
         ]
 
