@@ -101,9 +101,9 @@ class Conversation:
                 self.said.append({"role": "user", "content": blocks})
 
 
-@pytest.mark.variants(4)
-@every_way
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("form", ["responses", "anthropic"])
+@every_way
 async def test_sixty_turns(form: str, asynchronous: bool, stream: bool) -> None:
     reader = Reader()
     memory = CompressedMemory(max_total_tokens=BUDGET)

@@ -137,7 +137,7 @@ class TestOneProcess:
                 cycle: list[object] = [store]
                 cycle.append(cycle)
                 if number % 7 == 0:
-                    python_gc.collect()
+                    python_gc.collect(1)  # what is young
 
         threads = [threading.Thread(target=open_and_forget, args=(100 * number,)) for number in range(4)]
         for thread in threads:
