@@ -115,7 +115,9 @@ class Opened:
     def __init__(self, url: str) -> None:
         self.redis: Redis | None = None
         if url.startswith("redis"):
-            pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=None)
+            # On a busy machine the server may answer late, too.
+            waits = {"timeout": None, "socket_timeout": 60.0}
+            pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, **waits)
             self.redis = Redis(connection_pool=pool)
         elif url.startswith("sqlite"):
             self.engine = engine_for(url)

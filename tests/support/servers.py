@@ -90,7 +90,8 @@ def launch(arguments: list[str | Path], folder: Path, port: int, user: str | Non
     end = time.monotonic() + _START_SECONDS
     while not answers(port):
         if process.poll() is not None or time.monotonic() > end:
-            pytest.fail(f"{arguments[0]} did not start:\n{(folder / 'log').read_text()[-3_000:]}")
+            said = (folder / "log").read_text()[-3_000:]
+            pytest.fail(f"{arguments[0]} did not start (exit code {process.poll()}):\n{said}")
         time.sleep(0.05)
     return Started(process.pid, port)
 
