@@ -13,6 +13,7 @@ from uuid import uuid4
 
 try:
     from redis.asyncio import ConnectionPool, Redis, RedisCluster
+    from redis.exceptions import RedisClusterException
 except ImportError as error:
     raise ImportError(
         f"RedisMemory needs the Redis client: pip install 'agent-context-compressor[redis]' ({error})"
@@ -137,18 +138,20 @@ def check_keys(key_prefix: object, key_ttl: object) -> None:
         check_number("key_ttl", key_ttl, 1, is_whole=True)
 
 
-def client_for(url: str) -> Client:
-    """Return a client for a URL."""
+def client_for(url: str, name: str = "url_or_pool", **options: Any) -> Client:
+    """Return a client for a URL.
+
+    Raises:
+        InvalidArgumentError: it is none; the text calls it by `name`.
+    """
     scheme, mark, rest = url.partition("://")
     kind, _, extension = scheme.partition("+")
     try:
         if extension == "cluster":
-            return RedisCluster.from_url(f"{kind}{mark}{rest}", decode_responses=True)
-        made: Redis = Redis.from_url(url, decode_responses=True)
-    except ValueError as error:
-        raise InvalidArgumentError(
-            f"url_or_pool: {error}; expected such as 'redis://localhost:6379/0'"
-        ) from error
+            return RedisCluster.from_url(f"{kind}{mark}{rest}", decode_responses=True, **options)
+        made: Redis = Redis.from_url(url, decode_responses=True, **options)
+    except (ValueError, AttributeError, RedisClusterException) as error:
+        raise InvalidArgumentError(f"{name}: {error}; expected such as 'redis://localhost:6379/0'") from error
     return made
 
 

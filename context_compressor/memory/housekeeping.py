@@ -226,9 +226,11 @@ class Housekeeper:
             waits: whether a summary that a model is writing is waited for, where the history outlives this
                 memory: whoever opens it next would pay for it again.
         """
-        if waits:
-            await self._end_following(CLOSING_SECONDS)
-        self.background.drop()
+        try:
+            if waits:
+                await self._end_following(CLOSING_SECONDS)
+        finally:  # though it be cancelled: nothing is to be written once the base is closed
+            self.background.drop()
         if self.handing_over is not None:
             await self.handing_over.aclose()
         await self.tidy_up()
@@ -239,7 +241,8 @@ class Housekeeper:
     async def _end_following(self, seconds: float) -> None:
         """Wait until what is prepared is committed or dropped, for so long at most."""
         loop = asyncio.get_running_loop()
-        ending = {task for task in self._following if task.get_loop() is loop}
+        # A hook may close the memory while it is told of what was prepared.
+        ending = {task for task in self._following if task.get_loop() is loop} - {asyncio.current_task()}
         if ending:
             await asyncio.wait(ending, timeout=seconds)
 

@@ -10,7 +10,7 @@ from context_compressor.compression.edits import message_id
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
 from context_compressor.memory.history import Entry, Head, History, LedgerEntry, Outlines
-from context_compressor.memory.reading import Reading, numbers_of, read_lightly
+from context_compressor.memory.reading import Reading, numbers_of, read_lightly, up_to
 from context_compressor.memory.rebuilding import Rebuilt, rebuilt_view
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.table import MessageTable
@@ -65,10 +65,11 @@ class ViewMaker:
         self, outlines: Outlines, head: Head, edits: Sequence[LedgerEntry]
     ) -> Reading | None:
         state = self.state
+        if not any(state.ledger.segments()):
+            return None  # nothing stands for messages
         return await read_lightly(
             self.history,
-            outlines,
-            head,
+            up_to(head, await outlines.outline()),
             ledger=state.ledger,
             recorded=numbers_of(edits),
             known=self.number,
@@ -86,7 +87,8 @@ class ViewMaker:
             found = await self.history.read(mark=mark) if bearing is None else bearing
             known.marks[mark] = {message_id(entry.key) for entry in found}
         counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
-        tokens = counted | (old.tokens if loaded is None else loaded)
+        # What is known here may have been exchanged since; what was loaded, another counter may have counted.
+        tokens = old.tokens | counted if loaded is None else counted | loaded
         seen = set(old.tokens)
         if loaded is not None:  # counted by another counter, they are told by their places
             seen = set(list(loaded or [entry.key for entry in entries])[: state.ledger.frontier])

@@ -19,8 +19,8 @@ from context_compressor.compression.edits import (
 )
 from context_compressor.compression.items import paired
 from context_compressor.compression.ledger import Ledger
-from context_compressor.memory.history import Entry, Head, History, LedgerEntry, Outlines
-from context_compressor.messages.exchanges import Decisions
+from context_compressor.memory.history import Entry, Head, History, LedgerEntry
+from context_compressor.messages.exchanges import ORPHAN_REPAIR, Decisions
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 
@@ -37,10 +37,10 @@ class Reading(NamedTuple):
 async def read_all(history: History, head: Head) -> Reading:
     """Read every message, up to a head where the history tells of that."""
     entries = await history.read()
-    return Reading(_up_to(head, entries) if getattr(history, "tells_marks", True) else entries)
+    return Reading(up_to(head, entries) if getattr(history, "tells_marks", True) else entries)
 
 
-def _up_to(head: Head, entries: list[Entry]) -> list[Entry]:
+def up_to(head: Head, entries: list[Entry]) -> list[Entry]:
     """Return messages without those behind a head, which are read when that is known."""
     while entries and entries[-1].changed > head.number:
         entries.pop()
@@ -54,8 +54,7 @@ def numbers_of(written: Sequence[LedgerEntry]) -> dict[EditName, int]:
 
 async def read_lightly(
     history: History,
-    outlines: Outlines,
-    head: Head,
+    entries: Sequence[Entry],
     *,
     ledger: Ledger,
     recorded: Mapping[EditName, int],
@@ -68,8 +67,7 @@ async def read_lightly(
 
     Args:
         history: where the messages are.
-        outlines: the same.
-        head: where the history stands.
+        entries: the outline of it, up to the head that is known.
         ledger: the edits that hold.
         recorded: the write that recorded each edit, where it is told.
         known: the write that recorded the others, or a later one by which they were checked.
@@ -78,12 +76,9 @@ async def read_lightly(
         counter: whose counts beside messages hold.
 
     Returns:
-        None where that does not tell what the view is: nothing stands for messages, or somebody deleted one
-        of those, or added it anew.
+        None where that does not tell what the view is: somebody deleted a message that something stands for,
+        or added it anew, or a segment stands for a result that came late.
     """
-    if not any(ledger.segments()):
-        return None
-    entries = _up_to(head, await outlines.outline())
     added = {entry.key: entry.added for entry in entries}
     for edit in ledger.entries:
         at = recorded.get(name_of(edit), known)
@@ -93,6 +88,8 @@ async def read_lightly(
     new = {*unseen, *(key for key in added if key not in seen)}
     characters = text_characters(msg for _, msg in messages)
     shown = await run_off_loop(characters, _shown, messages, ledger, new)
+    if shown is None:
+        return None
     counted = {entry.key for entry in entries if entry.tokens is not None and entry.tokens[0] == counter}
     shown |= {key for key in added if not (key in counted or key in seen)}
     bodies = {entry.key: entry for entry in await history.read(ids={message_id(key) for key in shown})}
@@ -115,16 +112,20 @@ def _keys_of(edit: Edit) -> list[str]:
     return [item.key for item in (*edit.items, *told)]
 
 
-def _shown(messages: Sequence[tuple[str, Msg]], ledger: Ledger, unseen: Collection[str]) -> set[str]:
-    """Return the keys of the messages of which something is shown, or will be when results come."""
+def _shown(messages: Sequence[tuple[str, Msg]], ledger: Ledger, unseen: Collection[str]) -> set[str] | None:
+    """Return the keys of the messages of which something is shown, or will be when results come.
+
+    None where what a segment stands for says something of messages elsewhere: a result that came late is
+    named after its call, which may have been deleted or exchanged.
+    """
     decided = ledger.decisions or Decisions()
     decisions = Decisions(dict(decided.missing), set(decided.plain))
     decisions.keep({key for key, _ in messages})
     exchanges, builder = paired(messages, decisions, unseen)
-    standing = {
-        message.key
-        for exchange in exchanges
-        for message in exchange
-        if ledger.top_segment_of(ItemKey(message.key, message.part)) is None
-    }
-    return standing | set(builder.withheld)
+    standing = set(builder.withheld)
+    for message in (message for exchange in exchanges for message in exchange):
+        if ledger.top_segment_of(ItemKey(message.key, message.part)) is None:
+            standing.add(message.key)
+        elif message.repair == ORPHAN_REPAIR:
+            return None
+    return standing

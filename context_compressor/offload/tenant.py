@@ -245,9 +245,10 @@ class Tenant:
         usage = self.shared.usage
         with self._lock:
             earlier, counted_at = self._index
-            self._index = index_bytes(self._directory), usage.counted_at()
-            grown = self._index[0] - earlier
-        if grown > 0:
-            usage.add(grown)
-        elif grown < 0:
-            usage.subtract(-grown, counted_at)
+            index = index_bytes(self._directory), usage.counted_at()
+            grown = index[0] - earlier
+            if grown > 0:
+                usage.add(grown)
+            elif grown < 0:
+                usage.subtract(-grown, counted_at)
+            self._index = index

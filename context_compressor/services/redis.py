@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import Standing
-from context_compressor.backends.redis import Client, RedisHistory, RedisMemory, check_keys, client_over
+from context_compressor.backends.redis import (
+    Client,
+    RedisHistory,
+    RedisMemory,
+    check_keys,
+    client_for,
+    client_over,
+)
 from context_compressor.backends.redis_store import RedisOffloadStore
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.errors import InvalidArgumentError
@@ -67,7 +74,7 @@ class RedisMemoryService(MemoryService):
             "socket_keepalive": socket_keepalive,
         }
         self._given = None if redis_client is None else client_over(redis_client)
-        self._opened: Redis | None = None
+        self._opened: Client | None = None
 
     @property
     def _client(self) -> Client:
@@ -77,12 +84,8 @@ class RedisMemoryService(MemoryService):
 
     async def _begin(self) -> None:
         if self._given is None:
-            try:
-                self._opened = Redis.from_url(self._url, decode_responses=True, **self._connecting)
-            except (ValueError, AttributeError) as error:
-                raise InvalidArgumentError(
-                    f"redis_url: {error}; expected such as 'redis://localhost:6379/0'"
-                ) from error
+            told = {name: value for name, value in self._connecting.items() if value is not None}
+            self._opened = client_for(self._url, "redis_url", **told)
 
     async def _end(self) -> None:
         opened, self._opened = self._opened, None

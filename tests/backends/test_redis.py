@@ -202,6 +202,8 @@ def test_what_is_no_server_is_refused() -> None:
         RedisMemory(5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="redis://"):
         RedisMemory("http://localhost")
+    with pytest.raises(InvalidArgumentError, match="redis://"):
+        RedisMemory("redis+cluster://localhost:7000/3")
     with pytest.raises(InvalidArgumentError, match="braces"):
         RedisMemory(key_prefix="{a}")
     with pytest.raises(InvalidArgumentError, match="key_ttl"):

@@ -9,6 +9,7 @@ import pytest
 
 from context_compressor import (
     CompressedMemory,
+    CompressionEvent,
     InMemoryOffloadStore,
     OffloadStore,
     Summary,
@@ -140,9 +141,9 @@ async def test_of_two_who_are_near_the_budget_one_prepares(history: SharedHistor
     assert (len(gated.requests), noting.requests, history.held) == (1, [], {})
 
 
-@pytest.mark.parametrize("is_cancelled", [False, True], ids=["closed", "cancelled"])
-async def test_closing_waits_for_what_is_paid_for(history: SharedHistory, is_cancelled: bool) -> None:
-    """Another process, or the next request, goes on with it; only who is cancelled does not wait."""
+@pytest.mark.parametrize("cancelled", ["", "before", "closing"])
+async def test_closing_waits_for_what_is_paid_for(history: SharedHistory, cancelled: str) -> None:
+    """Another process, or the next request, goes on with it; who is cancelled gives it up for good."""
     gated, noting = Gated(), Noting()
     one, other = memories(history, gated, noting)
 
@@ -151,22 +152,26 @@ async def test_closing_waits_for_what_is_paid_for(history: SharedHistory, is_can
             await filled(one, NEAR)
             await good_view(one)
             await gated.asked.wait()
-            if is_cancelled:
+            if cancelled == "before":
                 await asyncio.Event().wait()
 
     asked = asyncio.create_task(request())
     await reached(gated.asked, asked)
     await looked()
     assert not asked.done()
-    if is_cancelled:
+    if cancelled:
         asked.cancel()
     else:
         gated.gate.set()
     await asyncio.wait({asked})
-    assert asked.cancelled() == is_cancelled
+    assert asked.cancelled() == bool(cancelled)
+    number = (await history.head()).number
+    gated.gate.set()
+    await looked()
+    assert (await history.head()).number == number, "nothing is written once it is closed"
     await filled(other, MORE)
     assert "segment" in [kind_of(msg) for msg in await good_view(other)]
-    assert (len(gated.requests), len(noting.requests), history.held) == (1, int(is_cancelled), {})
+    assert (len(gated.requests), len(noting.requests), history.held) == (1, int(bool(cancelled)), {})
 
 
 async def test_a_lease_is_renewed_while_the_model_writes(
@@ -229,6 +234,21 @@ async def test_whoever_ends_gives_the_lease_back(history: SharedHistory, end: st
     assert history.held == {}
     await good_view(other)
     assert other.stats().taken_over == 0
+
+
+async def test_a_hook_may_close_the_memory(history: SharedHistory) -> None:
+    gated, closed = Gated(), asyncio.Event()
+
+    async def close(event: CompressionEvent) -> None:
+        await memory.aclose()
+        closed.set()
+
+    memory = new_memory(config(), base=history, summarizer=gated, on_event=close)
+    await filled(memory, NEAR)
+    await good_view(memory)
+    gated.gate.set()
+    await asyncio.wait_for(closed.wait(), 10)
+    assert history.held == {}
 
 
 async def test_closing_gives_up_a_model_that_takes_too_long(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -42,7 +43,6 @@ ODD = [
     result("again", text("first", 4)),
     call("again"),
     result("again", text("second", 4)),
-    result("nobody", text("an orphan", 4)),
     call("never"),
     user("go on without it"),
     {"role": "assistant", "content": None, "function_call": {"name": "old", "arguments": "{}"}},
@@ -79,8 +79,12 @@ class Counted:
 
 
 def long_history(count: int) -> list[Msg]:
-    said = [*ODD, *turns(3), user(SECRET), *exchange("large", 60), *turns(count, lines=3, tag="u")]
-    messages = from_openai(said)
+    large = [user(SECRET), *exchange("parts", 60), *exchange("large", 60)]
+    messages = from_openai([*ODD, *turns(3), *large, *turns(count, lines=3, tag="u")])
+    for msg in messages:
+        for block in msg.content if isinstance(msg.content, list) else ():
+            if block.get("type") == "tool_result" and block["id"] == "parts":
+                block["output"] = [{"type": "text", "text": block["output"]}]
     for number, msg in enumerate(messages):
         msg.id, msg.timestamp = f"m{number:05}", "2025-01-01 00:00:00.000"
     return messages
@@ -230,6 +234,12 @@ async def pin_elsewhere(side: Side) -> Any:
     return await MemoryBase(side.base).update_messages_mark("pinned", msg_ids=[(await side.covered())[-1]])
 
 
+async def pin_beside_a_stub(side: Side) -> Any:
+    """What stood under the same segment stands again, a stub in a list of parts with it."""
+    [asked] = [msg.id for msg in await side.memory.get_history() if msg.content == SECRET]
+    return await MemoryBase(side.base).update_messages_mark("pinned", msg_ids=[asked])
+
+
 async def exchange_elsewhere(side: Side) -> Any:
     covered = await side.covered()
     there = await side.base.read(ids=covered)
@@ -248,7 +258,7 @@ async def lose_texts(side: Side) -> Any:
 
 
 async def search(side: Side) -> Any:
-    found = [await side.memory.search_history(words) for words in (SECRET, "legacy module_3", "orphan")]
+    found = [await side.memory.search_history(words) for words in (SECRET, "legacy module_3")]
     assert any(SECRET in hit.text for hit in found[0])
     return found
 
@@ -260,7 +270,8 @@ async def go_on(side: Side) -> Any:
         msg.id, msg.timestamp = f"more{number}", "2025-01-01 00:00:00.000"
     more[3:3] = [side.said("late", late, "system")]
     await write(side.memory, more, 8)
-    return await side.memory.compress_now()
+    event = await side.memory.compress_now()
+    return event and replace(event, seconds=0.0)
 
 
 async def hand_over(side: Side) -> Any:
@@ -284,6 +295,7 @@ STEPS = [
     add_uncounted_elsewhere,
     delete_elsewhere,
     pin_elsewhere,
+    pin_beside_a_stub,
     exchange_elsewhere,
     go_on,
     hand_over,
@@ -317,9 +329,30 @@ async def test_nobody_sees_that_an_outline_was_read(written: Path, tmp_path: Pat
 
 async def test_a_history_without_segments_is_read_whole(tmp_path: Path) -> None:
     history = SQLiteHistory()
-    await new_memory(base=history).add(long_history(0)[:6])
+    await new_memory(base=history).add(long_history(0)[:5])
     counted = Counted(history)
-    assert len(await good_view(new_memory(base=counted))) == 6
-    assert (counted.rows >= 6, counted.outlined) == (True, 0)
+    assert len(await good_view(new_memory(base=counted))) == 5
+    assert (counted.rows >= 5, counted.outlined) == (True, 0)
     assert not any(isinstance(e, SegmentEdit) for one in await history.ledger() for e in one.edits)
+    history.close()
+
+
+async def test_what_names_a_call_elsewhere_is_read(tmp_path: Path) -> None:
+    """A late result under a segment is named after its call; where that is deleted, so is its name."""
+    history, store = SQLiteHistory(), FileOffloadStore(tmp_path)
+    memory = new_memory(base=history, store=store)
+    use = {"type": "tool_use", "id": "late", "name": "secret_tool", "input": {}}
+    await memory.add(Msg("Friday", [use], "assistant", id="call"), marks="pinned")
+    await memory.add(from_openai([user("go on")]))
+    await memory.get_memory()
+    late: list[Dict] = [{"type": "tool_result", "id": "late", "output": "it came late"}]
+    await memory.add(Msg("system", late, "system", id="late"))
+    await write(memory, from_openai(turns(20)), 4)
+    assert "late" in covered_ids(await memory.get_memory())
+    await MemoryBase(history).delete(["call"])
+    other = new_memory(base=history, store=store)
+    await good_view(other)
+    texts = [await other.read_ref(ref) for ref in await other.reachable_refs()]
+    assert texts
+    assert not any("secret_tool" in text for text in texts)
     history.close()

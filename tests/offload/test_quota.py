@@ -110,6 +110,23 @@ class TestBytes:
         getattr(store, call)()
         assert Usage(tmp_path).used() == bytes_in(tmp_path) == 2_500
 
+    async def test_what_could_not_be_counted_is_counted_by_the_next_text(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = FileOffloadStore(tmp_path, "a", max_bytes=9_000)
+        await store.write(text_of(1))
+        (tmp_path / "a" / "search.sqlite3").write_bytes(b"x" * 1_500)
+
+        def fail(usage: Usage, size: int) -> None:
+            raise OSError(24, "Too many open files")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Usage, "add", fail)
+            with pytest.raises(OffloadError, match="Too many"):
+                await store.write(text_of(2))
+        await store.write(text_of(3))
+        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 3_500
+
     async def test_an_index_is_counted_by_the_next_text_of_a_store_without_a_quota(
         self, tmp_path: Path
     ) -> None:
