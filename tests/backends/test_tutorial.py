@@ -22,6 +22,7 @@ from agentscope.model import OpenAIChatModel
 from redis.asyncio import ConnectionPool, Redis
 
 from context_compressor import RedisMemory, SQLAlchemyMemory
+from context_compressor.backends.engines import dispose
 from tests.support.model_server import ModelServer, answer
 
 OURS = ["context_compressor.integrations.agentscope", "context_compressor"]
@@ -120,8 +121,6 @@ async def post(app: Any, path: str, **params: str) -> httpx.Response:
         return await client.post(path, params=params)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_fastapi_with_a_session_of_sqlalchemy() -> None:
     said: list[str] = []
     code = program(
@@ -140,7 +139,7 @@ async def test_fastapi_with_a_session_of_sqlalchemy() -> None:
         await model.client.close()
     assert said == ["Seen: 2.", "Seen: 4.", "Seen: 2."]
     assert await SQLAlchemyMemory(names["engine"], user_id="ada", session_id="s").size() == 4
-    await names["engine"].dispose()
+    await dispose(names["engine"])  # a request's session is closed behind its answer
 
 
 @pytest.mark.parametrize("module", OURS)
