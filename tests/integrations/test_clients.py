@@ -244,6 +244,7 @@ def request_for(name: str, said: list[Any], states: Table) -> Any:
     return asyncio.run(ask())
 
 
+@pytest.mark.variants(0)
 @every_api
 async def test_another_process_goes_on_with_the_same_request(
     api: Api, workplace: Workplace, elsewhere: Any

@@ -174,7 +174,7 @@ def request_for(text: bytes, states: Kept, model_class: Any, folder: Path) -> tu
     return asyncio.run(next_request(compression, history, model_class, place)), len(events)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(0)
 @every_model
 async def test_another_process_goes_on_with_the_same_request(
     model_class: Any, workplace: Workplace, elsewhere: Any
@@ -718,6 +718,7 @@ async def test_a_key_that_is_no_string_is_named() -> None:
         await agent.run("Hello.")
 
 
+@pytest.mark.variants(0)
 async def test_the_example_runs(workplace: Workplace) -> None:
     """It reads files whose texts come to far more than the window."""
 

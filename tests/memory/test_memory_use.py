@@ -80,7 +80,7 @@ def measure(folder: Path, feed: Feed, turns: int) -> int:
     return asyncio.run(measured(folder, feed, turns))
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(0)
 @pytest.mark.parametrize(("feed", "turns"), [(added, 60), (Loop(60), 60)], ids=["add", "sync"])
 def test_it_grows_by_an_index_entry_per_message(tmp_path: Path, feed: Feed, turns: int) -> None:
     # In a process where nothing else goes on, such as a library that a thread of another test imports.

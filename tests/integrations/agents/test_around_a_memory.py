@@ -202,6 +202,7 @@ async def run(server: ModelServer) -> tuple[str, str]:
     return printed.decode().strip(), errors.decode()
 
 
+@pytest.mark.variants(0)
 async def test_the_example_runs_in_the_window() -> None:
     script = Script()
     async with ModelServer(script, window_tokens=32_000) as server:
