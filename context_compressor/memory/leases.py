@@ -115,14 +115,21 @@ class EventLease:
         return is_held
 
     async def _renew(self, leases: Leases) -> None:
-        while True:
+        task, is_held = asyncio.current_task(), True
+        while is_held:
             await asyncio.sleep(LEASE_SECONDS / _RENEWALS)
             try:
-                if not await self._claim(leases):
-                    logger.warning("this process stood still, and another one has the lease")
-                    return
+                is_held = await self._claim(leases)
             except Exception as error:
                 logger.warning("a lease could not be renewed, it is tried again: %r", error)
+            if self._renewal is not task:
+                # A driver may lose a cancellation (asyncio.wait_for did before Python 3.12): who gave the
+                # lease back would hold it for ever.
+                if self._renewal is None:
+                    self._until = 0.0
+                    await self._return(leases, [self._name])
+                return
+        logger.warning("this process stood still, and another one has the lease")
 
     async def begin(self, what: str) -> None:
         """Note that a model is about to be paid for an event, and count where somebody had begun it before.

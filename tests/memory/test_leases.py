@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -234,6 +235,35 @@ async def test_whoever_ends_gives_the_lease_back(history: SharedHistory, end: st
     assert history.held == {}
     await good_view(other)
     assert other.stats().taken_over == 0
+
+
+async def test_a_cancellation_that_a_driver_loses_keeps_no_lease(
+    history: SharedHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    claim, asked = history.claim, asyncio.Event()
+
+    async def claim_late(name: str, holder: str, seconds: float) -> bool:
+        task = asyncio.current_task()
+        if not seconds or task is None or task.get_name() != "renew a lease":
+            return await claim(name, holder, seconds)
+        asked.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(0.02)  # until it was given back
+        return await claim(name, holder, seconds)
+
+    monkeypatch.setattr(history, "claim", claim_late)
+    lease = leases.EventLease(history)
+    assert await lease.take()
+    await asyncio.wait_for(asked.wait(), 10)
+    await lease.give_back()
+    assert history.held == {}
+    await asyncio.sleep(0.1)
+    assert not lease.is_held
+    assert history.held == {}
+    await asyncio.sleep(0.2)
+    assert history.held == {}
 
 
 async def test_a_hook_may_close_the_memory(history: SharedHistory) -> None:
