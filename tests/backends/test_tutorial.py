@@ -7,8 +7,10 @@ with a memory), a line of this test stands in its place; where it takes a fake R
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,6 +52,17 @@ def run(code: Any, **names: Any) -> dict[str, Any]:
     names["__name__"] = "tutorial"
     exec(code, names)
     return names
+
+
+@pytest.fixture(autouse=True)
+def what_programs_leave_open_ends_with_them() -> Iterator[None]:
+    """They close no engine and no client, which, found at any later time, would be another test's fault."""
+    gc.disable()
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
