@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 WRITE = """
--- KEYS: head, messages, ids, order, changed, marks, ledger, edits, gone, leases, bodies, texts
+-- KEYS: head, messages, ids, order, changed, marks, ledger, edits, gone, leases, bodies, texts, stored
 -- ARGV: 1 number expected, 2 token of this write, 3 TTL in seconds or "", 4 what to do, as JSON
 local number = tonumber(redis.call('HGET', KEYS[1], 'number') or '0')
 if number ~= tonumber(ARGV[1]) then

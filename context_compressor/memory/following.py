@@ -52,13 +52,8 @@ NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
 
 
 class HistoryFollower(ViewMaker):
-    """Keep the state of a compressed memory in step with what its history says.
-
-    Args:
-        history: where the messages live.
-        config: thresholds.
-        counter: measures messages.
-        store: has the words of merged segments.
+    """Keep the state of a compressed memory in step with what its history says; `ViewMaker` tells of the
+    arguments.
 
     Attributes:
         state: ledger, known messages and view; replaced as a whole when a saved state is loaded or all is

@@ -83,8 +83,8 @@ class ViewMaker:
         state, loaded, old, entries = self.state, self._loaded_tokens, self.state.known, reading.entries
         known = MessageTable()
         for mark in {*old.marks, *self._weighty_marks()}:
-            bearing = [e for e in entries if mark in e.marks] if reading.bare else None
-            found = await self.history.read(mark=mark) if bearing is None else bearing
+            is_told = bool(reading.bare)  # an outline tells all marks, which not every history does
+            found = [e for e in entries if mark in e.marks] if is_told else await self.history.read(mark=mark)
             known.marks[mark] = {message_id(entry.key) for entry in found}
         counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
         # What is known here may have been exchanged since; what was loaded, another counter may have counted.
