@@ -94,9 +94,16 @@ class HistoryFollower(ViewMaker):
         """Tell whether the view is that of the whole history, with or without its summary, and no event is
         due.
         """
-        head = await self.history.head()
+        # What the state tells by itself is asked first: a head may have to be fetched from a server.
+        return (
+            self._is_settled(summary=summary)
+            and (await self.history.head()).number == self.number
+            and self._is_settled(summary=summary)
+        )
+
+    def _is_settled(self, *, summary: bool) -> bool:
         state = self.state
-        return head.number == self.number and not (
+        return not (
             self._has_to_read
             or self.edited
             or state.queue

@@ -74,33 +74,25 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def memory(quiet: None, models: tuple[Models, str], tmp_path: Path) -> AsyncIterator[Any]:
-    mem0 = pytest.importorskip("mem0")
-    key, base = os.environ["OPENAI_API_KEY"], models[1]
-    memory = mem0.AsyncMemory.from_config(
-        {
-            "embedder": {
-                "provider": "openai",
-                "config": {
-                    "api_key": key,
-                    "openai_base_url": base,
-                    "model": "e",
-                    "embedding_dims": DIMENSIONS,
-                },
-            },
-            "llm": {"provider": "openai", "config": {"api_key": key, "openai_base_url": base, "model": "m"}},
-            "vector_store": {
-                "provider": "qdrant",
-                "config": {
-                    "path": str(tmp_path / "vectors"),
-                    "embedding_model_dims": DIMENSIONS,
-                    "on_disk": True,
-                },
-            },
-            "history_db_path": str(tmp_path / "history.db"),
-        }
-    )
+def config(quiet: None, models: tuple[Models, str], tmp_path: Path) -> dict[str, Any]:
+    model = {"api_key": os.environ["OPENAI_API_KEY"], "openai_base_url": models[1], "model": "m"}
+    store = {"path": str(tmp_path / "vectors"), "embedding_model_dims": DIMENSIONS, "on_disk": True}
+    return {
+        "embedder": {"provider": "openai", "config": {**model, "embedding_dims": DIMENSIONS}},
+        "llm": {"provider": "openai", "config": model},
+        "vector_store": {"provider": "qdrant", "config": store},
+        "history_db_path": str(tmp_path / "history.db"),
+    }
+
+
+@pytest.fixture
+async def memory(config: dict[str, Any]) -> AsyncIterator[Any]:
+    memory = pytest.importorskip("mem0").AsyncMemory.from_config(config)
     yield memory
+    close(memory)
+
+
+def close(memory: Any) -> None:
     memory.vector_store.client.close()
     memory.db.close()
 
@@ -132,3 +124,18 @@ async def test_a_model_is_asked_once_for_what_left_together(memory: Any, models:
     assert len(models[0].chats) == 1
     assert "I live in Oslo." in str(models[0].chats)
     assert await kept(memory) == [("Lives in Oslo", REF)]
+
+
+async def test_agentscope_s_long_term_memory_over_mem0_takes_it(config: dict[str, Any]) -> None:
+    base = pytest.importorskip("mem0.configs.base")
+    their = pytest.importorskip("agentscope.memory").Mem0LongTermMemory(
+        user_name="ada", mem0_config=base.MemoryConfig(**config), suppress_mem0_logging=False
+    )
+    await HandOver(their, infer=False).receive(Departure(REF, MESSAGES))
+    mem0 = their.long_term_working_memory
+    (one,) = (await mem0.get_all(filters={"user_id": "ada"}, top_k=10))["results"]
+    assert all(said in one["memory"] for said in ("I live in Oslo.", "rain", "It rains there."))
+    mem0.embedding_model.config.openai_base_url = mem0.embedding_model.client.base_url = "http://127.0.0.1:9/"
+    with pytest.raises(Exception, match="onnection"):  # so that it is handed over again
+        await HandOver(their, infer=False).receive(Departure(REF, MESSAGES))
+    close(mem0)
