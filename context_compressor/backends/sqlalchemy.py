@@ -43,6 +43,10 @@ from context_compressor.messages.skeletons import as_message
 
 T = TypeVar("T")
 
+_HEAD = sa.select(sessions.c.number, sessions.c.size, sessions.c.summary).where(
+    sessions.c.session == sa.bindparam("of_session")
+)
+
 
 class SQLAlchemyMemory(MemoryBase):
     """Keep a session's messages, marks, summary and ledger in a database.
@@ -129,10 +133,9 @@ class SQLAlchemyHistory:
 
     async def head(self) -> Head:
         """Return where the history stands."""
-        columns = sessions.c.number, sessions.c.size, sessions.c.summary
 
         def look(connection: sa.Connection) -> Head:
-            found = connection.execute(sa.select(*columns).where(self._is(sessions))).one_or_none()
+            found = connection.execute(_HEAD, {"of_session": self._session}).one_or_none()
             return Head(0, 0, "") if found is None else Head(found[0], found[1], from_bytes(found[2]))
 
         return self._outward(await self._run(look))

@@ -39,6 +39,55 @@ _ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
 """What MySQL's drivers put a backslash in front of."""
 
 
+# Statements that each write may need are made once: making and hashing one takes as long as its answer.
+_SESSION: sa.BindParameter[Any] = sa.bindparam("of_session")
+_SOME: sa.BindParameter[Any] = sa.bindparam("some", expanding=True)
+_OF_SESSION = messages.c.session == _SESSION
+
+_READ = sa.select(
+    messages.c.key,
+    messages.c.id_digest,
+    messages.c.place,
+    messages.c.fraction,
+    messages.c.marks,
+    messages.c.msg.is_not(None),
+)
+_READ = _READ.where(_OF_SESSION).order_by(messages.c.place, messages.c.fraction)
+_READ_IDS = _READ.where(messages.c.id_digest.in_(_SOME))
+_READ_KEYS = _READ.where(messages.c.key_digest.in_(_SOME))
+_READ_NAMES = sa.select(ledger.c.name_digest).where(
+    ledger.c.session == _SESSION, ledger.c.edit.is_not(None), ledger.c.name_digest.in_(_SOME)
+)
+
+_MARK = (
+    sa.update(messages)
+    .where(_OF_SESSION, messages.c.key_digest == sa.bindparam("k"))
+    .values(marks=sa.bindparam("m"), changed=sa.bindparam("c"))
+)
+_DELETE = _MARK.values(msg=None, skeleton=None, tokens=pack(None))
+
+_MINE = sessions.c.session == _SESSION
+_STEP = (
+    sa.update(sessions)
+    .where(_MINE)
+    .values(
+        number=sessions.c.number + 1,
+        size=sessions.c.size + sa.bindparam("adds"),
+        last_place=sessions.c.last_place + sa.bindparam("adds"),
+    )
+)
+_STEP_FROM = _STEP.where(sessions.c.number == sa.bindparam("at"))
+_STAND = sessions.c.number, sessions.c.size, sessions.c.last_place
+_IS_KNOWN = sa.exists().where(_OF_SESSION, messages.c.id_digest.in_(_SOME))
+"""Whether there is a message with one of some ids."""
+_LOOK = {asks: sa.select(*_STAND, _IS_KNOWN if asks else sa.true()).where(_MINE) for asks in (True, False)}
+_STEP_AND_LOOK = {
+    (step, asks): step.returning(*_STAND, _IS_KNOWN if asks else sa.true())
+    for step in (_STEP, _STEP_FROM)
+    for asks in (True, False)
+}
+
+
 class Again(Exception):
     """Somebody else was faster: the transaction is begun anew."""
 
@@ -76,8 +125,8 @@ class Write:
         ids, keys, names = touched_by(changes)
         number, size, last_place, are_new = self._take_number(adds, ids)
         batch = Batch(last_place, self._below, self._held(names))
-        batch.load(self._read(messages.c.id_digest, () if are_new else ids))
-        batch.load(self._read(messages.c.key_digest, keys))
+        batch.load(self._read(_READ_IDS, () if are_new else ids))
+        batch.load(self._read(_READ_KEYS, keys))
         batch.make(changes)
         self._write_rows(batch.touched, number)
         self._write_edits(batch, number)
@@ -98,28 +147,22 @@ class Write:
             The number; how many messages there are, and the last place that was given, before this write;
             and whether it is sure that no message has one of these ids.
         """
-        mine = sessions.c.session == self.session
-        step = sa.update(sessions).where(mine)
-        step = step.values(
-            number=sessions.c.number + 1, size=sessions.c.size + adds, last_place=sessions.c.last_place + adds
-        )
-        if self.at is not None:
-            step = step.where(sessions.c.number == self.at)
-        columns = sessions.c.number, sessions.c.size, sessions.c.last_place
-        known = sa.exists().where(messages.c.session == self.session, messages.c.id_digest.in_(ids))
         # PostgreSQL waits for the row, and then looks at the other table as it was before.
         asks = len(ids) < _AT_ONCE and self.connection.dialect.name != "postgresql"
-        wanted = *columns, known if asks else sa.true()
+        step, given = (_STEP, {}) if self.at is None else (_STEP_FROM, {"at": self.at})
+        asked = {"of_session": self.session} | ({"some": ids} if asks else {})
+        given = {"of_session": self.session, "adds": adds, **given}
         if self.connection.dialect.update_returning:
-            found = self.connection.execute(step.returning(*wanted)).one_or_none()
-        elif self.connection.execute(step).rowcount:
-            found = self.connection.execute(sa.select(*wanted).where(mine)).one()
+            found = self.connection.execute(_STEP_AND_LOOK[step, asks], given | asked).one_or_none()
+        elif self.connection.execute(step, given).rowcount:
+            found = self.connection.execute(_LOOK[asks], asked).one()
         else:
             found = None
         if found is not None:
             number, size, last_place, is_known = found
             return number, size - adds, last_place - adds, not is_known
-        there = self.connection.execute(sa.select(sessions.c.number).where(mine)).scalar_one_or_none()
+        number_now = sa.select(sessions.c.number).where(sessions.c.session == self.session)
+        there = self.connection.execute(number_now).scalar_one_or_none()
         if there is not None or self.at:
             if self.at is None:
                 raise Again
@@ -135,15 +178,9 @@ class Write:
 
     # Reading what changes touch
 
-    def _read(self, column: Any, digests: Iterable[str]) -> Iterator[Row]:
-        known = messages.c
-        wanted = sa.select(
-            known.key, known.id_digest, known.place, known.fraction, known.marks, known.msg.is_not(None)
-        ).where(known.session == self.session)
+    def _read(self, wanted: sa.Select[Any], digests: Iterable[str]) -> Iterator[Row]:
         for some in in_parts(digests):
-            found = self.connection.execute(
-                wanted.where(column.in_(some)).order_by(known.place, known.fraction)
-            ).all()
+            found = self.connection.execute(wanted, {"of_session": self.session, "some": some}).all()
             for key, id_digest, place, fraction, borne, is_there in found:
                 where = place_of(place, fraction)
                 self._known.add(from_bytes(key))
@@ -163,13 +200,12 @@ class Write:
 
     def _held(self, names: Iterable[EditName]) -> set[EditName]:
         asked = {name_digest(name): name for name in names}
-        known = sa.select(ledger.c.name_digest).where(
-            ledger.c.session == self.session, ledger.c.edit.is_not(None)
-        )
         found = (
             one
             for some in in_parts(asked)
-            for one in self.connection.execute(known.where(ledger.c.name_digest.in_(some))).scalars()
+            for one in self.connection.execute(
+                _READ_NAMES, {"of_session": self.session, "some": some}
+            ).scalars()
         )
         return {asked[one] for one in found}
 
@@ -188,12 +224,9 @@ class Write:
         new = [self._values(row, digests[id(row)], number) for row in added]
         again = (digests[id(row)] for row in added if row.key in self._known)
         self._remove(messages, messages.c.key_digest, again)
-        of_key = sa.and_(messages.c.session == self.session, messages.c.key_digest == sa.bindparam("k"))
-        to_mark = sa.update(messages).where(of_key).values(marks=sa.bindparam("m"), changed=sa.bindparam("c"))
-        to_delete = to_mark.values(msg=None, skeleton=None, tokens=pack(None))
-        for statement, is_there in ((to_mark, True), (to_delete, False)):
+        for statement, is_there in ((_MARK, True), (_DELETE, False)):
             values = [
-                {"k": digests[id(row)], "m": pack(row.marks), "c": number}
+                {"of_session": self.session, "k": digests[id(row)], "m": pack(row.marks), "c": number}
                 for row in rows
                 if row.add is None and row.is_there is is_there
             ]
