@@ -129,7 +129,7 @@ def check_payments(notes: Iterable[Note], outcome: Outcome) -> None:
     paid = [note["material"] for note in notes if note["kind"] == "paid"]
     told: dict[int, int] = {}
     for note in notes:
-        if note["kind"] == "view":
+        if note["kind"] in ("view", "paid"):  # whoever is killed may have paid since the last view
             told[note["process"]] = note["taken_over"]
     outcome.paid, outcome.taken_over = len(paid), sum(told.values())
     wasted = outcome.paid - outcome.committed

@@ -84,11 +84,14 @@ class Paid:
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
+        self.memory: CompressedMemory | None = None
+        """Whose it is."""
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         said = "".join(str(msg.content) for msg in request.messages) + (request.previous or "")
         material = hashlib.sha256(said.encode()).hexdigest()[:16]
-        self._notes.note("paid", material=material)
+        taken_over = 0 if self.memory is None else self.memory.stats().taken_over
+        self._notes.note("paid", material=material, taken_over=taken_over)
         await asyncio.sleep(random.uniform(0.05, 0.2))
         # Of what it is: merged summaries that say the same would be the same material.
         return Summary(f"{SAID} ({material})", input_tokens=len(said) // 4, output_tokens=8)
@@ -208,7 +211,9 @@ async def _write(job: Job) -> None:
     leases.LEASE_SECONDS = job.lease_seconds
     done = {note["id"] for note in read_notes(job.notes) if note["kind"] == "added"}
     notes = Notes(job.notes)
-    async with opened(job.url) as pool, pool.memory(job.session, Paid(notes)) as memory:
+    paid = Paid(notes)
+    async with opened(job.url) as pool, pool.memory(job.session, paid) as memory:
+        paid.memory = memory
         for number in range(job.messages):
             if (id := id_of(job.number, number)) in done:
                 continue

@@ -134,8 +134,8 @@ class EventLease:
     async def begin(self, what: str) -> None:
         """Note that a model is about to be paid for an event, and count where somebody had begun it before.
 
-        Whoever ends an event, or gives it up, takes that note back. So it is there only after one who died,
-        or who stands still.
+        Whoever ends an event, or gives it up, takes that note back, unless the lease was lost: somebody else
+        may be at it by then. So it is there only after one who died, or who stood still.
 
         Args:
             what: the event, whoever makes it.
@@ -152,7 +152,7 @@ class EventLease:
     async def give_back(self) -> None:
         """Give the lease back, though the caller be cancelled meanwhile; what fails runs out by itself."""
         begun, self._begun = self._begun, set()
-        names = [*begun, *([self._name] if self.is_held else [])]
+        names = [*begun, self._name] if self.is_held else []
         self._until = 0.0
         if self._renewal is not None:
             if not self._renewal.get_loop().is_closed():

@@ -266,6 +266,27 @@ async def test_a_cancellation_that_a_driver_loses_keeps_no_lease(
     assert history.held == {}
 
 
+async def test_each_that_takes_an_event_over_is_counted(
+    history: SharedHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    standing = [leases.EventLease(history) for _ in range(3)]
+    for lease in standing:
+        history.now += 0.4  # whoever has it stands still
+        assert await lease.take()
+        await lease.begin("it")
+    await asyncio.wait({lease._renewal for lease in standing[:2] if lease._renewal}, timeout=10)
+    for lease in standing[:2]:
+        await lease.give_back()  # too late
+    history.now += 0.4
+    last = leases.EventLease(history)
+    assert await last.take()
+    await last.begin("it")
+    assert [lease.taken_over for lease in (*standing, last)] == [0, 1, 1, 1]
+    for lease in (standing[2], last):
+        await lease.give_back()
+
+
 async def test_a_hook_may_close_the_memory(history: SharedHistory) -> None:
     gated, closed = Gated(), asyncio.Event()
 
