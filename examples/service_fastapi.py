@@ -41,16 +41,20 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             pool: Any = BlockingConnectionPool.from_url(URL, max_connections=10, decode_responses=True)
             app.state.opened = lambda user, session: CompressedMemory(
                 RedisMemory(pool, user_id=user, session_id=session, key_ttl=30 * 86_400),
-                store=RedisOffloadStore(pool, repr((user, session)), key_ttl=30 * 86_400),
+                store=RedisOffloadStore(pool, (user, session), key_ttl=30 * 86_400),  # ends with the session
                 max_total_tokens=BUDGET,
             )
             yield
             await pool.disconnect()
         else:
-            engine = create_async_engine(URL, pool_size=10, max_overflow=20, pool_timeout=30)
+            limits: dict[str, Any] = {"pool_size": 10, "max_overflow": 20, "pool_timeout": 30}
+            if URL.startswith("sqlite"):  # it has one writer at a time: more connections wait for each other
+                limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
+                limits["connect_args"] = {"timeout": 30}
+            engine = create_async_engine(URL, **limits)
             app.state.opened = lambda user, session: CompressedMemory(
                 SQLAlchemyMemory(engine, user_id=user, session_id=session),
-                store=SQLAlchemyOffloadStore(engine, repr((user, session))),
+                store=SQLAlchemyOffloadStore(engine, (user, session)),
                 max_total_tokens=BUDGET,
             )
             yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,19 +24,25 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""How often a transaction is tried that the database broke off, for a deadlock say."""
+"""How often a transaction is tried that failed after a long wait, or that others were faster than."""
+_BREAKS = 25
+"""How often one is tried that the database broke off at once. InnoDB does so to all but one of the many that
+make sessions of their own at the same moment: it locks the gap where a row is missing."""
+_PAUSE_SECONDS = 0.5
 
 
-def _may_pass(error: DBAPIError) -> bool:
-    """Tell whether a transaction that failed may go well the next time.
+def _attempts(error: DBAPIError) -> int:
+    """Return how often a transaction that failed so is tried: it may go well the next time.
 
-    PostgreSQL's SQLSTATE 40001 and 40P01, MySQL's 1205 and 1213; SQLite may be locked for
-    longer than the driver waits.
+    PostgreSQL's SQLSTATE 40001 and 40P01, MySQL's 1213 are deadlocks and the like. MySQL's 1205, and SQLite
+    that is locked for longer than the driver waits, took long already.
     """
     orig = error.orig
     state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
     number = next(iter(getattr(orig, "args", ())), None)
-    return state in ("40001", "40P01") or number in (1205, 1213) or "database is locked" in str(orig)
+    if state in ("40001", "40P01") or number == 1213:
+        return _BREAKS
+    return _ATTEMPTS if number == 1205 or "database is locked" in str(orig) else 1
 
 
 async def in_transaction(
@@ -45,17 +52,21 @@ async def in_transaction(
 
     One that only reads is not committed, which would be one more answer to wait for.
     """
-    for attempt in range(_ATTEMPTS):
+    overtaken = 0
+    for attempt in range(_BREAKS):
         try:
             async with engine.begin() if is_write else engine.connect() as connection:
                 return await connection.run_sync(work)
         except Again:
-            continue
+            overtaken += 1
+            if overtaken == _ATTEMPTS:
+                break
         except DBAPIError as error:
-            if attempt + 1 == _ATTEMPTS or not _may_pass(error):
+            if attempt + 1 >= _attempts(error):
                 raise
             logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
-            await asyncio.sleep(0.01 * 2**attempt)
+            # Those that met once do not all come back at the same moment.
+            await asyncio.sleep(min(0.01 * 2**attempt, _PAUSE_SECONDS) * (0.5 + random.random()))
     raise ConflictError("the history changes too fast to write to it; try again", number=0)
 
 

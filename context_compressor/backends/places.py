@@ -151,7 +151,7 @@ def refs_of_states(namespace: Namespace) -> set[str]:
 
 def open_store(
     where: str,
-    namespace: str = "default",
+    namespace: str | tuple[str, str] = "default",
     *,
     key_prefix: str = "",
     encryption_key: bytes | str | None = None,
@@ -161,7 +161,7 @@ def open_store(
 
     Args:
         where: such as "working_memory", "sqlite:///memory.db", "redis://localhost" or "s3://bucket/texts".
-        namespace: of the texts.
+        namespace: of the texts; in a database or Redis also the ids of a user and a session.
         key_prefix: what all keys of Redis begin with.
         encryption_key: of texts that are encrypted.
         options: for the file system of fsspec.
@@ -171,10 +171,6 @@ def open_store(
         ImportError: a package is missing; the text names the extra.
     """
     kind = scheme_of(where)
-    if not kind:
-        if encryption_key is not None or options:
-            raise InvalidArgumentError("encryption_key, options: a directory takes none; give 'file://...'")
-        return FileOffloadStore(where, namespace)
     if options and kind in (*REDIS_SCHEMES, *SQL_SCHEMES):
         raise InvalidArgumentError("options: they are for file systems of fsspec's")
     if kind in REDIS_SCHEMES:
@@ -185,6 +181,14 @@ def open_store(
         from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
 
         return SQLAlchemyOffloadStore(with_driver(where), namespace, encryption_key=encryption_key)
+    if not isinstance(namespace, str):
+        raise InvalidArgumentError(
+            "namespace: ids of a user and a session name one in a database or in Redis"
+        )
+    if not kind:
+        if encryption_key is not None or options:
+            raise InvalidArgumentError("encryption_key, options: a directory takes none; give 'file://...'")
+        return FileOffloadStore(where, namespace)
     from context_compressor.backends.fsspec import FsspecOffloadStore
 
     return FsspecOffloadStore(where, namespace, encryption_key=encryption_key, **(options or {}))

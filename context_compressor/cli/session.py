@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ from context_compressor.cli.output import (
     write_output,
 )
 from context_compressor.cli.session_options import (
+    ByIds,
     Grace,
     KeyFile,
     KeyPrefix,
@@ -33,6 +35,7 @@ from context_compressor.cli.session_options import (
     Url,
     User,
     find,
+    namespace_for,
     opened_store,
     run,
     with_directory,
@@ -95,6 +98,7 @@ def show_session(
     session: SessionName = None,
     store: TextStore = None,
     namespace: StoreNamespace = "default",
+    by_ids: ByIds = False,
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
@@ -110,9 +114,10 @@ def show_session(
         from context_compressor.backends.snapshots import shown, take_snapshot
 
         one = await find(directory, user, session)
+        space = namespace_for(store, namespace, (one.user_id, one.session_id), by_ids=by_ids)
         snapshot = await take_snapshot(directory.history(one.user_id, one.session_id))
         async with AsyncExitStack() as stack:
-            texts = opened_store(stack, store, namespace, store_options, key_file, key_prefix, is_read=True)
+            texts = opened_store(stack, store, space, store_options, key_file, key_prefix, is_read=True)
             memory = await stack.enter_async_context(shown(snapshot, texts))
             view = await memory.get_memory()
             stats = memory.stats()
@@ -178,6 +183,7 @@ def export_session(
     session: SessionName = None,
     store: TextStore = None,
     namespace: StoreNamespace = "default",
+    by_ids: ByIds = False,
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
@@ -194,8 +200,9 @@ def export_session(
         from context_compressor.backends import moving
 
         one = await find(directory, user, session)
+        space = namespace_for(store, namespace, (one.user_id, one.session_id), by_ids=by_ids)
         async with AsyncExitStack() as stack:
-            texts = opened_store(stack, store, namespace, store_options, key_file, key_prefix, is_read=True)
+            texts = opened_store(stack, store, space, store_options, key_file, key_prefix, is_read=True)
             base = directory.history(one.user_id, one.session_id)
             done = await moving.export_session(base, texts, file)
         console = make_console(stderr=True)
@@ -220,6 +227,7 @@ def import_session(
     ] = None,
     store: TextStore = None,
     namespace: StoreNamespace = "default",
+    by_ids: ByIds = False,
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
@@ -229,9 +237,15 @@ def import_session(
 
     async def work(directory: SessionDirectory) -> int:
         from context_compressor.backends import moving
+        from context_compressor.backends.archive import read_archive
 
+        space: str | tuple[str, str] = namespace
+        if by_ids:
+            told = read_archive(Path(file))
+            names = (told.user_id if user is None else user, told.session_id if session is None else session)
+            space = namespace_for(store, namespace, names, by_ids=by_ids)
         async with AsyncExitStack() as stack:
-            texts = opened_store(stack, store, namespace, store_options, key_file, key_prefix)
+            texts = opened_store(stack, store, space, store_options, key_file, key_prefix)
             done = await moving.import_session(file, directory, texts, user_id=user, session_id=session)
         name, whose = (done.session_id, session), (done.user_id, user)
         ids = [_shown(old if new is None else new) for old, new in (name, whose)]
@@ -247,6 +261,7 @@ def delete_session(
     session: SessionName = None,
     store: TextStore = None,
     namespace: StoreNamespace = "default",
+    by_ids: ByIds = False,
     message: Annotated[
         list[str] | None,
         typer.Option(
@@ -280,10 +295,11 @@ def delete_session(
         from context_compressor.backends import deleting
 
         one = await find(directory, user, session)
+        space = namespace_for(store, namespace, (one.user_id, one.session_id), by_ids=by_ids)
         base = directory.history(one.user_id, one.session_id)
         named: dict[str, Any] = {"grace_seconds": seconds, "rewrite": certificate is not None}
         async with AsyncExitStack() as stack:
-            texts = opened_store(stack, store, namespace, store_options, key_file, key_prefix, is_read=True)
+            texts = opened_store(stack, store, space, store_options, key_file, key_prefix, is_read=True)
             if not message:
                 done = await deleting.delete_session(base, texts, own_namespace=own_namespace, **named)
             else:

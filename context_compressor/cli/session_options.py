@@ -40,6 +40,13 @@ TextStore = Annotated[
     ),
 ]
 StoreNamespace = Annotated[str, typer.Option(metavar="NAME", help="The texts' namespace.")]
+ByIds = Annotated[
+    bool,
+    typer.Option(
+        "--by-ids",
+        help="The texts' namespace is the ids of user and session, as it is with memory services.",
+    ),
+]
 StoreOptions = Annotated[
     str | None, typer.Option(metavar="JSON", help="Options for the file system behind s3:// and the like.")
 ]
@@ -110,10 +117,27 @@ async def find(directory: SessionDirectory, user: str | None, session: str | Non
     return found
 
 
+def namespace_for(
+    where: str | None, namespace: str, ids: tuple[str, str], *, by_ids: bool
+) -> str | tuple[str, str]:
+    """Return the namespace that is meant.
+
+    Raises:
+        CommandError: two are named, or no store.
+    """
+    if not by_ids:
+        return namespace
+    if where is None:
+        raise CommandError("--by-ids needs --store")
+    if namespace != "default":
+        raise CommandError("--by-ids and --namespace: give one of them")
+    return ids
+
+
 def opened_store(
     stack: AsyncExitStack,
     where: str | None,
-    namespace: str,
+    namespace: str | tuple[str, str],
     options: str | None,
     key_file: str | None,
     key_prefix: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -132,6 +132,16 @@ async def test_many_writers_lose_nothing(url: str) -> None:
         assert [text for text in found if text.startswith(f"{number} ")] == [
             f"{number} {n}" for n in range(10)
         ]
+
+
+async def test_many_new_sessions_begin_at_once(server: Callable[[str], int]) -> None:
+    """InnoDB locks the gap where a row is missing, and breaks off all but one of those that meet there."""
+    engine = create_async_engine(URLS["mariadb"].format(port=server("mariadb")), pool_size=25)
+    memories = [SQLAlchemyMemory(engine, session_id=uuid4().hex) for _ in range(25)]
+    await asyncio.gather(*(memory.size() for memory in memories))  # connections are open
+    await asyncio.gather(*(memory.add(Msg("user", "first", "user")) for memory in memories))
+    assert [await memory.size() for memory in memories] == [1] * 25
+    await engine.dispose()
 
 
 async def test_what_many_add_at_once_is_added_once(url: str) -> None:

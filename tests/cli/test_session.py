@@ -128,6 +128,28 @@ def test_a_session_moves_to_another_backend_and_store(
     assert told["complete"] is True
 
 
+def test_texts_under_the_ids_of_user_and_session_are_reached(cli: Cli, folder: Path) -> None:
+    url, by_ids = "sqlite:///ids.db", ("--store", "sqlite:///ids.db", "--by-ids")
+    assert cli("session", "export", *CHAT, *TEXTS, "chat.jsonl").code == 0
+    assert cli("session", "import", url, "chat.jsonl", "--user", "eve", *by_ids).code == 0
+    refs = asyncio.run(FileOffloadStore("texts", "chat").refs())
+
+    async def stored() -> list[str]:
+        store = SQLAlchemyOffloadStore("sqlite+aiosqlite:///ids.db", ("eve", "chat"))
+        found = await store.refs()
+        await store.close()
+        return found
+
+    assert sorted(asyncio.run(stored())) == sorted(refs)
+    told = json.loads(cli("session", "show", url, "--session", "chat", *by_ids, "--json").out)
+    assert told["texts"] == told["texts_stored"] > 3
+    assert cli("session", "export", url, "--session", "chat", *by_ids, "back.jsonl").code == 0
+    assert cli("session", "delete", url, "--session", "chat", *by_ids, "--certificate", "c.json").code == 0
+    objects = json.loads((folder / "c.json").read_text())["objects"]
+    assert sum(one["kind"] == "text" for one in objects) == len(refs)
+    assert asyncio.run(stored()) == []
+
+
 def test_delete_removes_a_message_or_all_and_writes_what_it_did(cli: Cli, folder: Path) -> None:
     ran = cli("session", "delete", *CHAT, *TEXTS, "--message", "first", "--certificate", "one.json")
     assert (ran.code, ran.out) == (0, "")
@@ -176,6 +198,9 @@ def test_gc_removes_what_no_ledger_names(cli: Cli, folder: Path) -> None:
         (["show", *CHAT, "--store", "file://x", "--store-options", "[]"], 2, "--store-options"),
         (["show", *CHAT, "--store", "memory://x", "--key-file", "text"], 2, "encryption_key"),
         (["show", *CHAT, *TEXTS[:2], "--namespace", "../x"], 2, "--store texts: namespace"),
+        (["show", *CHAT, *TEXTS[:2], "--by-ids"], 2, "--store texts: namespace: ids"),
+        (["show", *CHAT, "--by-ids"], 2, "--by-ids needs --store"),
+        (["show", *CHAT, "--store", "redis://x", "--by-ids", "--namespace", "x"], 2, "give one of them"),
         (["export", *CHAT, "none/x"], 2, "there is no directory none"),
         (["export", *CHAT, "-"], 2, "takes a file"),
         (["import", "sqlite:///new.db", "none"], 2, "none: No such file"),
