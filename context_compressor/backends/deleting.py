@@ -15,6 +15,7 @@ from context_compressor.backends.sessions import RemovedObject, SessionDirectory
 from context_compressor.compression.edits import kept_refs_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.history import History
 from context_compressor.offload.store import OffloadStore, StoredText
 
 DAY_SECONDS = 24 * 3600.0
@@ -115,7 +116,8 @@ async def delete_session(
         wait_seconds: how long to wait for others who use the file then.
 
     Raises:
-        InvalidArgumentError: there is no such session, or no such memory.
+        InvalidArgumentError: there is no such session, or no such memory, or the store has none of its texts;
+            nothing was done.
     """
     directory, user_id, session_id = sessions_of(base)
     history = directory.history(user_id, session_id)
@@ -123,11 +125,12 @@ async def delete_session(
         raise InvalidArgumentError(
             f"there is no session {session_id!r} of user {user_id!r} ({directory.place})"
         )
-    own = {ref for entry in await history.ledger() for edit in entry.edits for ref in kept_refs_of(edit)}
+    own = await _named_by(history)
+    reminders = [*directory.reminders, *await _check_store(store, own)]
     others: list[set[str]] = []
     if store is not None and not own_namespace:
         others = await directory.named_refs((user_id, session_id))
-    done = Deletion(user_id, session_id, directory.place, _name(store), not_reached=directory.reminders)
+    done = Deletion(user_id, session_id, directory.place, _name(store), not_reached=reminders)
     done.objects += await directory.remove(user_id, session_id)
     if store is not None:
         await _remove_texts(done, namespace_of(store), others, grace_seconds, gone=own)
@@ -158,7 +161,8 @@ async def delete_messages(
         wait_seconds: as in `delete_session`.
 
     Raises:
-        InvalidArgumentError: there is no such session, or no message under one of the ids; nothing was done.
+        InvalidArgumentError: there is no such session, or no message under one of the ids, or the store has
+            none of its texts; nothing was done.
     """
     directory, user_id, session_id = sessions_of(base)
     history = directory.history(user_id, session_id)
@@ -166,9 +170,8 @@ async def delete_messages(
     for id in msg_ids:
         if id not in there:
             raise InvalidArgumentError(f"there is no message {id!r} in session {session_id!r} of {user_id!r}")
-    done = Deletion(
-        user_id, session_id, directory.place, _name(store), list(msg_ids), not_reached=directory.reminders
-    )
+    reminders = [*directory.reminders, *await _check_store(store, await _named_by(history))]
+    done = Deletion(user_id, session_id, directory.place, _name(store), list(msg_ids), not_reached=reminders)
     before = await directory.objects(user_id, session_id)
     space = None if store is None else namespace_of(store)
     held = {} if space is None else {one.ref: one for one in await space.stored()}
@@ -187,11 +190,36 @@ async def delete_messages(
         ]
         # What an event stored that came to nothing may tell of them as well.
         others = await directory.named_refs((user_id, session_id))
-        kept = {ref for entry in await history.ledger() for edit in entry.edits for ref in kept_refs_of(edit)}
-        await _remove_texts(done, space, others, grace_seconds, kept=kept)
+        await _remove_texts(done, space, others, grace_seconds, kept=await _named_by(history))
     if rewrite:
         await _rewrite(done, directory, store, wait_seconds)
     return done
+
+
+async def _named_by(history: History) -> set[str]:
+    return {ref for entry in await history.ledger() for edit in entry.edits for ref in kept_refs_of(edit)}
+
+
+async def _check_store(store: OffloadStore | None, named: Collection[str]) -> list[str]:
+    """Return what is to be said of texts that are not reached, where no store is given.
+
+    Raises:
+        InvalidArgumentError: the store has none of the texts that the session names.
+    """
+    if not named:
+        return []
+    if store is None:
+        return [f"{len(named)} texts that the session names: no store was given"]
+    try:
+        there = {one.ref for one in await namespace_of(store).stored()}
+    except OffloadError:
+        return []  # that is told where they are to be removed
+    if there.isdisjoint(named):
+        raise InvalidArgumentError(
+            f"store: {_name(store)} has none of the {len(named)} texts that the session names; give the "
+            "store and the namespace where they are, or no store where they are gone"
+        )
+    return []
 
 
 async def _remove_texts(

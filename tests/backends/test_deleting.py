@@ -142,6 +142,23 @@ async def test_a_text_that_another_session_names_stays(tmp_path: Path, server: A
         assert await store.refs() == []
 
 
+async def test_a_store_that_has_none_of_the_texts_is_refused(tmp_path: Path, server: Any) -> None:
+    async with sessions_in("sqlite", server, tmp_path, "") as directory:
+        store = FileOffloadStore(tmp_path / "texts", "chat")
+        async with CompressedMemory(directory.history("ada", "x"), store=store, **BUDGET) as memory:
+            await talk(memory, turns=12)
+        history, elsewhere = directory.history("ada", "x"), FileOffloadStore(tmp_path / "texts", "other")
+        some = [(await history.read(limit=1))[0].key]
+        for call in (delete_session(history, elsewhere), delete_messages(history, elsewhere, some)):
+            with pytest.raises(
+                InvalidArgumentError, match=r"has none of the \d+ texts that the session names"
+            ):
+                await call
+        assert (await history.head()).size > 12
+        done = await delete_session(history, None)
+        assert "no store was given" in str(done.not_reached)
+
+
 async def test_a_file_that_others_read_is_told_of(tmp_path: Path, server: Any) -> None:
     async with sessions_in("sqlite", server, tmp_path) as directory:
         history = directory.history("u", "chat")
