@@ -214,7 +214,10 @@ def __getattr__(name: str) -> Any:
     """Import a public name at its first use (PEP 562)."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from context_compressor.errors import naming_extras
+
+    with naming_extras():
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -128,6 +129,28 @@ class SummarizerOverflowError(SummarizerError):
 
 class SummaryRejectedError(SummarizerError):
     """Report a summary that was refused, and why: empty, the template, an error text, longer than allowed."""
+
+
+_EXTRAS = {"fsspec": "fsspec", "redis": "redis", "sqlalchemy": "sql"}
+"""What to install where a package of a backend is missing."""
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Name the extra where a package of a backend is missing.
+
+    Raises:
+        ImportError: it is.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        raise ImportError(
+            f"{package} is missing: pip install 'agent-context-compressor[{_EXTRAS[package]}]' ({error})"
+        ) from error
 
 
 def check_members(

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from context_compressor.backends.deleting import DAY_SECONDS
+from context_compressor.backends.namespaces import Namespace, namespace_of, namespaces_of, refs_of_states
 from context_compressor.backends.opening import sessions_of
-from context_compressor.backends.places import Namespace, namespace_of, namespaces_of, refs_of_states
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
 from context_compressor.errors import InvalidArgumentError, OffloadError, check_number
 from context_compressor.offload.store import OffloadStore, StoredText

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from context_compressor.backends.namespaces import FileNamespace, Namespace, namespace_of, refs_of_states
 from context_compressor.backends.opening import sessions_of
-from context_compressor.backends.places import FileNamespace, Namespace, namespace_of, refs_of_states
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
 from context_compressor.compression.edits import kept_refs_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
@@ -280,7 +280,7 @@ async def _rewrite(
     engines = [engine for one in (directory, store) if (engine := getattr(one, "engine", None)) is not None]
     rewritten: set[str] = set()
     for engine in engines:
-        from context_compressor.backends.sql_sessions import rewrite_file, sqlite_file
+        from context_compressor.backends.sqlalchemy_sessions import rewrite_file, sqlite_file
 
         file = str(sqlite_file(engine))
         try:

@@ -1,13 +1,35 @@
-"""Opening the sessions behind a URL, or beside a memory; their drivers are imported when used."""
+"""Opening sessions and stores by their URL, or beside a memory; their drivers are imported when used."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from context_compressor.backends.sessions import REDIS_SCHEMES, SessionDirectory, scheme_of, with_driver
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.backends.sessions import SessionDirectory
+from context_compressor.backends.stores import PackedOffloadStore
+from context_compressor.errors import InvalidArgumentError, naming_extras
+from context_compressor.offload.files import FileOffloadStore
+
+_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
+"""The drivers for URLs that name none."""
+_SQL_SCHEMES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL without a driver, "" where it has none."""
+    scheme, mark, _ = url.partition("://")
+    return scheme.partition("+")[0] if mark else ""
+
+
+def _with_driver(url: str) -> str:
+    """Return a URL of SQLAlchemy's with a driver for asyncio where it names none."""
+    scheme, mark, rest = url.partition("://")
+    scheme = {"postgres": "postgresql", "mariadb": "mysql"}.get(scheme, scheme)
+    return f"{_DRIVERS.get(scheme, scheme)}{mark}{rest}"
+
+
+@naming_extras()
 def open_sessions(url: str, *, key_prefix: str = "") -> SessionDirectory:
     """Return the sessions behind a URL; `close` closes the connections.
 
@@ -29,9 +51,9 @@ def open_sessions(url: str, *, key_prefix: str = "") -> SessionDirectory:
         return RedisSessions.at(url, key_prefix)
     if key_prefix:
         raise InvalidArgumentError("key_prefix: it is for Redis")
-    from context_compressor.backends.sql_sessions import SQLSessions
+    from context_compressor.backends.sqlalchemy_sessions import SQLSessions
 
-    return SQLSessions.at(with_driver(url))
+    return SQLSessions.at(_with_driver(url))
 
 
 def sessions_of(base: object) -> tuple[SessionDirectory, str, str]:
@@ -47,9 +69,55 @@ def sessions_of(base: object) -> tuple[SessionDirectory, str, str]:
 
         return RedisSessions.beside(history)
     if kind == "SQLAlchemyHistory":
-        from context_compressor.backends.sql_sessions import SQLSessions
+        from context_compressor.backends.sqlalchemy_sessions import SQLSessions
 
         return SQLSessions.beside(history)
     raise InvalidArgumentError(
         f"base: expected a SQLAlchemyMemory or a RedisMemory, got {type(base).__name__}"
     )
+
+
+@naming_extras()
+def open_store(
+    where: str,
+    namespace: str | tuple[str, str] = "default",
+    *,
+    key_prefix: str = "",
+    encryption_key: bytes | str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> FileOffloadStore | PackedOffloadStore:
+    """Return the store at a place: a directory, or a URL of a database, of Redis, or of fsspec's.
+
+    Args:
+        where: such as "working_memory", "sqlite:///memory.db", "redis://localhost" or "s3://bucket/texts".
+        namespace: of the texts; in a database or Redis also the ids of a user and a session.
+        key_prefix: what all keys of Redis begin with.
+        encryption_key: of texts that are encrypted.
+        options: for the file system of fsspec.
+
+    Raises:
+        InvalidArgumentError, ValueError: there is no such place, or an argument is for another kind of store.
+        ImportError: a package is missing; the text names the extra.
+    """
+    kind = scheme_of(where)
+    if options and kind in (*REDIS_SCHEMES, *_SQL_SCHEMES):
+        raise InvalidArgumentError("options: they are for file systems of fsspec's")
+    if kind in REDIS_SCHEMES:
+        from context_compressor.backends.redis_store import RedisOffloadStore
+
+        return RedisOffloadStore(where, namespace, key_prefix=key_prefix, encryption_key=encryption_key)
+    if kind in _SQL_SCHEMES:
+        from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
+
+        return SQLAlchemyOffloadStore(_with_driver(where), namespace, encryption_key=encryption_key)
+    if not isinstance(namespace, str):
+        raise InvalidArgumentError(
+            "namespace: ids of a user and a session name one in a database or in Redis"
+        )
+    if not kind:
+        if encryption_key is not None or options:
+            raise InvalidArgumentError("encryption_key, options: a directory takes none; give 'file://...'")
+        return FileOffloadStore(where, namespace)
+    from context_compressor.backends.fsspec import FsspecOffloadStore
+
+    return FsspecOffloadStore(where, namespace, encryption_key=encryption_key, **(options or {}))

@@ -7,7 +7,6 @@ import json
 import math
 import random
 from collections.abc import Collection, Iterable, Sequence
-from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
@@ -35,13 +34,23 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack_ascii,
 )
-from context_compressor.backends.redis_rows import as_text, as_texts, by_name, entry_of, outlined_of
-from context_compressor.backends.redis_scripts import CLAIM, TOUCH, WRITE
-from context_compressor.backends.redis_users import PARTS, UserSessions, stem_of
-from context_compressor.compression.edits import Edit, EditName, edit_to_dict
+from context_compressor.backends.redis_keys import (
+    CLAIM,
+    PARTS,
+    TOUCH,
+    WRITE,
+    as_text,
+    as_texts,
+    by_name,
+    entry_of,
+    outlined_of,
+    stem_of,
+)
+from context_compressor.backends.redis_users import UserSessions
+from context_compressor.compression.edits import edit_to_dict
 from context_compressor.errors import ConflictError, InvalidArgumentError, check_number
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.history import Change, Entry, Head, LedgerEntry
+from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, ledger_entries
 from context_compressor.messages.skeletons import skeleton_of
 
 Client = Redis | RedisCluster
@@ -124,9 +133,7 @@ class RedisMemory(MemoryBase):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -275,23 +282,17 @@ class RedisHistory:
 
     async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
         """Return edits as `History.ledger` does."""
-        edits: dict[int, list[Edit]] = {}
-        withdrawn: dict[int, list[EditName]] = {}
-        learnt: dict[int, Any] = {}
         names = as_texts(await self._ask("zrangebyscore", self._edits, f"({after}", "+inf"))
         told = [unpack_ascii(one) for one in (await self._fields(self._ledger, names)).values()]
-        for one in sorted(told, key=lambda one: (one["number"], one["position"])):
-            if one["edit"] is not None:
-                edits.setdefault(one["number"], []).append(to_edit(one["edit"]))
-            elif after:
-                withdrawn.setdefault(one["number"], []).append(to_name(one["name"]))
-        found = await self._ask("hget", self._head, "learnt")
+        told.sort(key=lambda one: (one["number"], one["position"]))
+        learnt, found = None, await self._ask("hget", self._head, "learnt")
         if found is not None and (newest := unpack_ascii(found))["number"] > after:
-            learnt[newest["number"]] = newest["learnt"]
-        return [
-            LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
-            for number in sorted({*edits, *withdrawn, *learnt})
-        ]
+            learnt = newest["number"], newest["learnt"]
+        return ledger_entries(
+            ((one["number"], to_edit(one["edit"])) for one in told if one["edit"] is not None),
+            ((one["number"], to_name(one["name"])) for one in told if after and one["edit"] is None),
+            learnt,
+        )
 
     async def claim(self, name: str, holder: str, seconds: float) -> bool:
         """Claim something as `Leases.claim` does, by the server's clock."""

@@ -1,28 +1,134 @@
-"""Which sessions and namespaces there are in Redis: found by their keys."""
+"""How sessions lie in Redis: their keys, the rows in these, and the scripts that change them as a whole."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from context_compressor.backends.redis import Client
-from context_compressor.backends.redis_rows import as_text
+from context_compressor.backends.records import digest, from_tokens, place_of, to_message, unpack_ascii
+from context_compressor.compression.edits import message_id
+from context_compressor.memory.history import Entry
+from context_compressor.messages.skeletons import as_message
 
+PARTS = (
+    "head",
+    "messages",
+    "ids",
+    "order",
+    "changed",
+    "marks",
+    "ledger",
+    "edits",
+    "gone",
+    "leases",
+    "bodies",
+    "texts",
+    "stored",
+)
+"""The keys of a session, behind their stem. `messages` says all of a message but its content, which stands in
+`bodies`; the last two are what a `RedisOffloadStore` of its own holds."""
 _DIGEST_CHARACTERS = 64
 _AT_ONCE = 1_000
 """Keys that a server looks at for one answer."""
 _SPECIAL = frozenset("\\[]*?^-")
 """What a pattern does not take as itself."""
 
+WRITE = """
+-- KEYS: head, messages, ids, order, changed, marks, ledger, edits, gone, leases, bodies, texts, stored
+-- ARGV: 1 number expected, 2 token of this write, 3 TTL in seconds or "", 4 what to do, as JSON
+local number = tonumber(redis.call('HGET', KEYS[1], 'number') or '0')
+if number ~= tonumber(ARGV[1]) then
+    if redis.call('HGET', KEYS[1], 'token') == ARGV[2] then return {1, number} end  -- sent twice
+    return {0, number}
+end
+local plan = cjson.decode(ARGV[4])
+number = number + 1
+for _, name in ipairs(plan.keys) do
+    local key = KEYS[name[1]]
+    for i = 2, #name do
+        local command = name[i]
+        redis.call(command[1], key, unpack(command, 2))
+    end
+end
+redis.call('HSET', KEYS[1], 'number', number, 'token', ARGV[2])
+for _, key in ipairs(KEYS) do
+    if ARGV[3] ~= '' then redis.call('EXPIRE', key, ARGV[3]) end
+end
+return {1, number}
+"""
+"""Nothing in it can fail half way: it knows the number it goes on from, and only sets and removes."""
+CLAIM = """
+-- KEYS: leases
+-- ARGV: 1 name, 2 holder, 3 milliseconds, 4 TTL in seconds or ""
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do  -- there are few
+    local lease = redis.call('HGET', KEYS[1], name)
+    if tonumber(string.match(lease, '^%d+')) <= now then redis.call('HDEL', KEYS[1], name) end
+end
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+if held and string.match(held, ' (.*)$') ~= ARGV[2] then return 0 end
+if tonumber(ARGV[3]) == 0 then return redis.call('HDEL', KEYS[1], ARGV[1]) end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s', now + ARGV[3], ARGV[2]))
+if ARGV[4] ~= '' then redis.call('EXPIRE', KEYS[1], ARGV[4]) end
+return 1
+"""
+TOUCH = "for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[1]) end return 1"
 
-async def keys_like(client: Client, stem: str, end: str = "") -> list[str]:
+
+# Keys
+
+
+def stem_of(key_prefix: str, *ids: str) -> str:
+    """Return how the keys of a session, or of a user, begin; those of one lie in one slot of a cluster."""
+    return stem_under(key_prefix, digest(*ids))
+
+
+def stem_under(key_prefix: str, name: str) -> str:
+    """Return the same for the digest of the ids, or of a namespace."""
+    return f"{key_prefix}context_compressor:{{{name}}}:"
+
+
+async def keys_like(client: Any, stem: str, end: str = "") -> list[str]:
     """Return the keys that begin and end so, sorted; every key of the server is looked at."""
     escaped = "".join(f"\\{one}" if one in _SPECIAL else one for one in stem)
     found: Any = client.scan_iter(f"{escaped}*{end}", _AT_ONCE)
     return sorted({as_text(key) async for key in found})
 
 
-async def digests_under(client: Client, key_prefix: str, part: str) -> list[str]:
+async def digests_under(client: Any, key_prefix: str, part: str) -> list[str]:
     """Return what stands in the braces of the keys for one part of sessions, or namespaces, sorted."""
     stem, end = f"{key_prefix}context_compressor:{{", f"}}:{part}"
     found = (key.removeprefix(stem).removesuffix(end) for key in await keys_like(client, stem, end))
     return [one for one in found if len(one) == _DIGEST_CHARACTERS]
+
+
+# What is in them
+
+
+def as_text(value: str | bytes) -> str:
+    """Return what a client gave, decoded or not, as text; what others wrote may be no UTF-8."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+
+
+def as_texts(values: Iterable[str | bytes]) -> list[str]:
+    return [as_text(value) for value in values]
+
+
+def by_name(fields: Mapping[str | bytes, str | bytes]) -> dict[str, str | bytes]:
+    return {as_text(name): value for name, value in fields.items()}
+
+
+def entry_of(one: Mapping[str, Any], body: str | bytes | None) -> Entry:
+    """Return a message; one whose content is gone was deleted, if only since its row was read."""
+    place, changed, key = place_of(*one["place"]), one["changed"], one["key"]
+    if body is None or not one["is_there"]:
+        return Entry(place, changed, key, None)
+    msg, tokens = to_message(unpack_ascii(body)), from_tokens(one["tokens"])
+    return Entry(place, changed, key, msg, tuple(one["marks"]), tokens)
+
+
+def outlined_of(one: Mapping[str, Any]) -> Entry:
+    key, changed, added = one["key"], one["changed"], one["added"]
+    msg, tokens = as_message(message_id(key), one["skeleton"]), from_tokens(one["tokens"])
+    return Entry(place_of(*one["place"]), changed, key, msg, tuple(one["marks"]), tokens, added)

@@ -10,9 +10,8 @@ from redis.exceptions import RedisError
 
 from context_compressor.backends.records import digest, unpack_ascii
 from context_compressor.backends.redis import Client, RedisHistory, check_keys, client_for
-from context_compressor.backends.redis_keys import digests_under, keys_like
-from context_compressor.backends.redis_rows import as_text
-from context_compressor.backends.redis_users import UserSessions, stem_under
+from context_compressor.backends.redis_keys import as_text, digests_under, keys_like, stem_under
+from context_compressor.backends.redis_users import UserSessions
 from context_compressor.backends.sessions import (
     RemovedObject,
     SessionDirectory,

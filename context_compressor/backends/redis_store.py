@@ -18,9 +18,7 @@ from context_compressor.backends.redis import (
     client_over,
     make_ready,
 )
-from context_compressor.backends.redis_keys import digests_under
-from context_compressor.backends.redis_rows import as_text
-from context_compressor.backends.redis_users import stem_under
+from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.offload.store import REF_PREFIX, StoredText
 

@@ -6,25 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.backends.records import Standing, digest, pack_ascii, unpack_ascii
+from context_compressor.backends.records import Standing, pack_ascii, unpack_ascii
+from context_compressor.backends.redis_keys import PARTS, stem_of
 
-PARTS = (
-    "head",
-    "messages",
-    "ids",
-    "order",
-    "changed",
-    "marks",
-    "ledger",
-    "edits",
-    "gone",
-    "leases",
-    "bodies",
-    "texts",
-    "stored",
-)
-"""The keys of a session, behind their stem. `messages` says all of a message but its content, which stands in
-`bodies`; the last two are what a `RedisOffloadStore` of its own holds."""
 _AT_ONCE = 500
 """Sessions that one round trip asks for."""
 
@@ -39,16 +23,6 @@ else redis.call('EXPIREAT', KEYS[1], math.ceil(tonumber(last))) end
 return 1
 """
 """The key lives as long as the name in it that lives longest."""
-
-
-def stem_of(key_prefix: str, *ids: str) -> str:
-    """Return how the keys of a session, or of a user, begin; those of one lie in one slot of a cluster."""
-    return stem_under(key_prefix, digest(*ids))
-
-
-def stem_under(key_prefix: str, name: str) -> str:
-    """Return the same for the digest of the ids, or of a namespace."""
-    return f"{key_prefix}context_compressor:{{{name}}}:"
 
 
 class UserSessions:

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from context_compressor.backends.records import DEFAULT_SESSION, DEFAULT_USER
-from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.errors import InvalidStateError
 from context_compressor.memory.history import Change, Head, History
 from context_compressor.offload.store import REF_PATTERN
-
-_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
-"""The drivers for URLs that name none."""
-SQL_SCHEMES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-REDIS_SCHEMES = ("redis", "rediss", "unix")
-
-
-def scheme_of(url: str) -> str:
-    """Return the scheme of a URL without a driver, "" where it has none."""
-    scheme, mark, _ = url.partition("://")
-    return scheme.partition("+")[0] if mark else ""
 
 
 class SessionInfo(NamedTuple):
@@ -117,38 +104,8 @@ class SessionDirectory(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def with_driver(url: str) -> str:
-    """Return a URL of SQLAlchemy's with a driver for asyncio where it names none."""
-    scheme, mark, rest = url.partition("://")
-    scheme = {"postgres": "postgresql", "mariadb": "mysql"}.get(scheme, scheme)
-    return f"{_DRIVERS.get(scheme, scheme)}{mark}{rest}"
-
-
-def one_session(
-    found: Sequence[SessionInfo], user_id: str | None, session_id: str | None
-) -> SessionInfo | None:
-    """Return the session that is meant: where no user is given, the default one's, or else the only one's
-    of that name.
-
-    Raises:
-        InvalidArgumentError: several users have one of that name.
-    """
-    wanted = DEFAULT_SESSION if session_id is None else session_id
-    named = [one for one in found if one.session_id == wanted and user_id in (None, one.user_id)]
-    if len(named) > 1:
-        named = [one for one in named if one.user_id == DEFAULT_USER] or named
-    if len(named) > 1:
-        users = ", ".join(repr(one.user_id) for one in named[:5])
-        raise InvalidArgumentError(
-            f"several users have a session {wanted!r} ({users}): say whose with --user"
-        )
-    return named[0] if named else None
 
 
 def refs_in(edits: Iterable[Any]) -> Iterator[str]:

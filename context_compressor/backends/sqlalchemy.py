@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import repeat
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
@@ -30,15 +29,10 @@ from context_compressor.backends.records import (
 )
 from context_compressor.backends.tables import ledger, marks, messages, sessions
 from context_compressor.backends.writing import Write, in_parts
-from context_compressor.compression.edits import Edit, EditName, message_id
+from context_compressor.compression.edits import message_id
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.history import (
-    Change,
-    Entry,
-    Head,
-    LedgerEntry,
-)
+from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, ledger_entries
 from context_compressor.messages.skeletons import as_message
 
 T = TypeVar("T")
@@ -87,9 +81,7 @@ class SQLAlchemyMemory(MemoryBase):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -223,21 +215,15 @@ class SQLAlchemyHistory:
         newest = sa.select(sessions.c.learnt_number, sessions.c.learnt).where(self._is(sessions))
 
         def look(connection: sa.Connection) -> list[LedgerEntry]:
-            edits: dict[int, list[Edit]] = {}
-            withdrawn: dict[int, list[EditName]] = {}
-            learnt: dict[int, Any] = {}
-            found = connection.execute(newest).one_or_none()
+            learnt, found = None, connection.execute(newest).one_or_none()
             if found is not None and found[1] is not None and found[0] > after:
-                learnt[found[0]] = unpack(found[1])
-            for number, name, edit in connection.execute(wanted):
-                if edit is None:
-                    withdrawn.setdefault(number, []).append(to_name(unpack(name)))
-                else:
-                    edits.setdefault(number, []).append(to_edit(unpack(edit)))
-            return [
-                LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
-                for number in sorted({*edits, *withdrawn, *learnt})
-            ]
+                learnt = found[0], unpack(found[1])
+            rows = connection.execute(wanted).all()
+            return ledger_entries(
+                ((number, to_edit(unpack(edit))) for number, _, edit in rows if edit is not None),
+                ((number, to_name(unpack(name))) for number, name, edit in rows if edit is None),
+                learnt,
+            )
 
         found = await self._run(look)
         return [entry._replace(number=entry.number + self._shift_now) for entry in found]

@@ -352,8 +352,7 @@ def collect(
 
     async def work(stack: AsyncExitStack) -> int:
         from context_compressor.backends.collecting import collect_texts
-        from context_compressor.backends.opening import open_sessions
-        from context_compressor.backends.sessions import REDIS_SCHEMES, scheme_of
+        from context_compressor.backends.opening import REDIS_SCHEMES, open_sessions, scheme_of
 
         directories = []
         for one in url:

@@ -100,21 +100,27 @@ def run(work: Callable[[AsyncExitStack], Awaitable[int]]) -> int:
 
 
 async def find(directory: SessionDirectory, user: str | None, session: str | None) -> SessionInfo:
-    """Return the session that is meant.
+    """Return the session that is meant: where no user is given, the default one's, or else the only one's
+    of that name.
 
     Raises:
-        CommandError: there is none.
+        CommandError: there is none, or several users have one of that name.
     """
-    from context_compressor.backends.sessions import one_session
+    from context_compressor.backends.records import DEFAULT_SESSION, DEFAULT_USER
 
-    found = one_session(await directory.infos(user), user, session)
-    if found is None:
-        name = "default_session" if session is None else session
+    name = DEFAULT_SESSION if session is None else session
+    named = [one for one in await directory.infos(user) if one.session_id == name]
+    if len(named) > 1:
+        named = [one for one in named if one.user_id == DEFAULT_USER] or named
+    if len(named) > 1:
+        users = ", ".join(repr(one.user_id) for one in named[:5])
+        raise CommandError(f"several users have a session {name!r} ({users}): say whose with --user")
+    if not named:
         whose = "" if user is None else f" of user {user!r}"
         raise CommandError(
             f"{directory.place}: there is no session {name!r}{whose}; `session list` lists all", NO
         )
-    return found
+    return named[0]
 
 
 def namespace_for(
@@ -157,7 +163,7 @@ def opened_store(
     check_path(where, "--store")
     if "://" not in where and is_read and not Path(where).is_dir():
         raise CommandError(f"--store {where}: there is no such directory")
-    from context_compressor.backends.places import open_store
+    from context_compressor.backends.opening import open_store
 
     try:
         told = None if options is None else json.loads(options)

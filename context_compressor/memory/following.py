@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import (
@@ -32,7 +32,6 @@ from context_compressor.memory.rebuilding import (
     appended_edits,
     changed_ids,
     is_continued,
-    is_told_by,
     replacing,
 )
 from context_compressor.memory.state import MemoryState
@@ -42,8 +41,6 @@ from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import measure_all_off_loop
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 CHANGED = "the base memory was changed"
 """Reason of an event after which the history says something else."""
@@ -215,8 +212,8 @@ class HistoryFollower(ViewMaker):
         """
         self._has_to_read = True
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
-        outlines = outlines_of(self.history) if loaded is None else None
-        reading = await read_all(self.history, head) if outlines is None else None
+        is_light = loaded is None and outlines_of(self.history) is not None
+        reading = None if is_light else await read_all(self.history, head)
         edits = await self.history.ledger(after=0 if loaded is not None else self.number)
         if edits and loaded is None and self.number:
             edits = await self.history.ledger()
@@ -227,16 +224,11 @@ class HistoryFollower(ViewMaker):
         if edits and loaded is None:
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
         self._recorded = learnt
-        made = None
-        if outlines is not None:
-            reading = await self._read_lightly(outlines, head, edits)
-            made = None if reading is None else await self._make(reading)
-        if reading is None or (made is not None and not is_told_by(reading.bare, made.rebuilt)):
-            reading, made = await read_all(self.history, head), None
-        known, tokens, rebuilt = await self._make(reading) if made is None else made
+        making = self._make_lightly(head, edits) if reading is None else self._make(reading)
+        known, tokens, rebuilt = await making
         if state is not self.state:
             return False
-        entries, before, shown = reading.entries, state.tokens, list(state.items)
+        before, shown = state.tokens, list(state.items)
         replaced = None if loaded is None else replacing(edits, rebuilt.ledger, self._recorded)
         changes = self._following(rebuilt) if replaced is None else replaced
         number = head.number
@@ -245,9 +237,9 @@ class HistoryFollower(ViewMaker):
             self._note_recorded(changes)
         if state is not self.state:
             return False
-        for entry in entries:
-            counts = rebuilt.counted.get(entry.key)
-            known.put(entry.key, tokens[entry.key] if counts is None else counts.total)
+        for key, _ in rebuilt.messages:
+            counts = rebuilt.counted.get(key)
+            known.put(key, tokens[key] if counts is None else counts.total)
         moved = state.set_summary(head.summary) and before > 0
         placed = self._recorded["summary_place"] if loaded is None else None
         if placed is not None and placed[0] == state.shown.summary_id:

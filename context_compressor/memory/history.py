@@ -219,6 +219,25 @@ class Keys:
                 del self._own[message_id(key)]
 
 
+def ledger_entries(
+    recorded: Iterable[tuple[int, Edit]],
+    withdrawn: Iterable[tuple[int, EditName]],
+    learnt: tuple[int, Mapping[str, Any]] | None,
+) -> list[LedgerEntry]:
+    """Return an entry for each write, of what is given with the numbers of the writes."""
+    edits: dict[int, list[Edit]] = {}
+    for number, edit in recorded:
+        edits.setdefault(number, []).append(edit)
+    names: dict[int, list[EditName]] = {}
+    for number, name in withdrawn:
+        names.setdefault(number, []).append(name)
+    said = {} if learnt is None else dict([learnt])
+    return [
+        LedgerEntry(number, edits.get(number, ()), names.get(number, ()), said.get(number))
+        for number in sorted({*edits, *names, *said})
+    ]
+
+
 class RecordedEdits:
     """The ledger of a history in this process: the edits that hold, in the order of their writes."""
 
@@ -242,19 +261,9 @@ class RecordedEdits:
 
     def read(self, after: int) -> list[LedgerEntry]:
         """Return what was written after a number, an entry for each write."""
-        edits: dict[int, list[Edit]] = {}
-        for number, edit in self._edits.values():
-            edits.setdefault(number, []).append(edit)
-        withdrawn: dict[int, list[EditName]] = {}
-        for number, name in self._withdrawn if after else ():
-            withdrawn.setdefault(number, []).append(name)
-        learnt = {} if self._learnt is None else dict([self._learnt])
-        numbers = sorted({*edits, *withdrawn, *learnt})
-        return [
-            LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
-            for number in numbers
-            if number > after
-        ]
+        withdrawn = self._withdrawn if after else ()
+        entries = ledger_entries(self._edits.values(), withdrawn, self._learnt)
+        return [entry for entry in entries if entry.number > after]
 
 
 class ListHistory:

@@ -9,9 +9,9 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import message_id
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
-from context_compressor.memory.history import Entry, Head, History, LedgerEntry, Outlines
-from context_compressor.memory.reading import Reading, numbers_of, read_lightly, up_to
-from context_compressor.memory.rebuilding import Rebuilt, rebuilt_view
+from context_compressor.memory.history import Entry, Head, History, LedgerEntry, outlines_of
+from context_compressor.memory.reading import Reading, numbers_of, read_all, read_lightly, up_to
+from context_compressor.memory.rebuilding import Rebuilt, is_told_by, rebuilt_view
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.table import MessageTable
 from context_compressor.messages.msg import Msg
@@ -61,22 +61,25 @@ class ViewMaker:
         """Who counts; asked for when something was counted, since a counter may read a vocabulary for it."""
         return str(getattr(self._counter, "encoding_name", None) or type(self._counter).__qualname__)
 
-    async def _read_lightly(
-        self, outlines: Outlines, head: Head, edits: Sequence[LedgerEntry]
-    ) -> Reading | None:
-        state = self.state
-        if not any(state.ledger.segments()):
-            return None  # nothing stands for messages
-        return await read_lightly(
-            self.history,
-            up_to(head, await outlines.outline()),
-            ledger=state.ledger,
-            recorded=numbers_of(edits),
-            known=self.number,
-            unseen=state.unseen(),
-            seen=state.known.tokens,
-            counter=self._name,
-        )
+    async def _make_lightly(self, head: Head, edits: Sequence[LedgerEntry]) -> Made:
+        """Make the view anew from an outline of the history where that tells enough, else from all of it."""
+        state, outlines = self.state, outlines_of(self.history)
+        if outlines is not None and any(state.ledger.segments()):  # else nothing stands for messages
+            reading = await read_lightly(
+                self.history,
+                up_to(head, await outlines.outline()),
+                ledger=state.ledger,
+                recorded=numbers_of(edits),
+                known=self.number,
+                unseen=state.unseen(),
+                seen=state.known.tokens,
+                counter=self._name,
+            )
+            if reading is not None:
+                made = await self._make(reading)
+                if is_told_by(reading.bare, made.rebuilt):
+                    return made
+        return await self._make(await read_all(self.history, head))
 
     async def _make(self, reading: Reading) -> Made:
         """Make the view anew from what was read, and a table of it. Changes nothing."""
@@ -95,16 +98,17 @@ class ViewMaker:
         pinned = known.bearing(self._config.pinned_mark)
         ids = [entry.key for entry in entries if message_id(entry.key) in pinned]
         unseen = {entry.key for entry in entries if entry.key not in seen}
-        return Made(known, tokens, await self._rebuild(reading, ids, tokens, unseen))
+        return Made(known, tokens, await self._rebuild(entries, ids, tokens, unseen, reading.bare))
 
     async def _rebuild(
         self,
-        read: Reading | Sequence[Entry],
+        entries: Sequence[Entry],
         leaving: Iterable[str],
         known: Mapping[str, int],
         unseen: set[str],
+        bare: frozenset[str] = frozenset(),
     ) -> Rebuilt:
-        reading = read if isinstance(read, Reading) else Reading(read)
+        reading = Reading(entries, bare)
         return await rebuilt_view(self.state, reading, leaving, known, unseen, self._counter, self.recovery)
 
     async def recovery(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -33,8 +32,6 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.counter import MessageTokens
 from context_compressor.tokens.off_loop import measure_all_off_loop
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

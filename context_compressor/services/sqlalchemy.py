@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
 from context_compressor.backends.records import Standing
 from context_compressor.backends.sqlalchemy import SQLAlchemyMemory
+from context_compressor.backends.sqlalchemy_sessions import remove_session, standings
 from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
-from context_compressor.backends.sqlalchemy_users import remove, standings
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.services.base import MemoryService
 
@@ -73,7 +73,7 @@ class SQLAlchemyMemoryService(MemoryService):
         return await self._run(lambda connection: standings(connection, user))
 
     async def _remove(self, user: str, session: str) -> None:
-        await self._run(lambda connection: remove(connection, user, session))
+        await self._run(lambda connection: remove_session(connection, user, session))
 
     async def _run(self, work: Callable[[sa.Connection], T]) -> T:
         return await in_transaction(self._engine, work)

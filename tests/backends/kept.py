@@ -17,8 +17,14 @@ from context_compressor import CompressedMemory, Msg
 from context_compressor.backends.opening import open_sessions
 from context_compressor.backends.sessions import SessionDirectory
 from context_compressor.offload.store import OffloadStore
-from tests.backends.test_sqlalchemy import SERVERS, URLS
 
+URLS = {
+    "sqlite": "sqlite+aiosqlite:///{folder}/memory.db",
+    "asyncpg": "postgresql+asyncpg://postgres@127.0.0.1:{port}/postgres",
+    "psycopg": "postgresql+psycopg://postgres@127.0.0.1:{port}/postgres",
+    "mariadb": "mysql+asyncmy://test@127.0.0.1:{port}/test",
+}
+_SERVERS = {"asyncpg": "postgres", "psycopg": "postgres", "mariadb": "mariadb"}
 KINDS = ["sqlite", "redis", "asyncpg", "mariadb"]
 BUDGET = {"max_total_tokens": 2_000, "max_tool_message_tokens": 150, "preview_tokens": 20}
 
@@ -26,7 +32,7 @@ BUDGET = {"max_total_tokens": 2_000, "max_tool_message_tokens": 150, "preview_to
 def url_of(kind: str, server: Callable[[str], int], folder: Path) -> str:
     if kind == "redis":
         return f"redis://127.0.0.1:{server('redis')}/0"
-    port = server(SERVERS[kind]) if kind in SERVERS else 0
+    port = server(_SERVERS[kind]) if kind in _SERVERS else 0
     return URLS[kind].format(folder=folder, port=port)
 
 

@@ -24,7 +24,8 @@ from context_compressor import (
 )
 from context_compressor.backends.collecting import collect_texts
 from context_compressor.backends.deleting import delete_messages, delete_session
-from context_compressor.backends.places import namespaces_of, open_store
+from context_compressor.backends.namespaces import namespaces_of
+from context_compressor.backends.opening import open_store
 from context_compressor.backends.sessions import SessionDirectory
 from tests.backends.kept import BUDGET, KINDS, all_kept, files_in, sessions_in, talk, url_of, view
 

@@ -22,7 +22,7 @@ from context_compressor import (
     SQLAlchemyOffloadStore,
 )
 from context_compressor.errors import InvalidMessageError
-from tests.backends.test_sqlalchemy import SERVERS, URLS
+from tests.backends.kept import URLS, url_of
 
 pytestmark = pytest.mark.variants(1)
 
@@ -49,8 +49,7 @@ async def opened(
     """Give a function that opens the memory and the store of a user's session."""
     kind, closing = request.param, list[Callable[[], Awaitable[None]]]()
     if kind in URLS:
-        port = server(SERVERS[kind]) if kind in SERVERS else 0
-        engine = create_async_engine(URLS[kind].format(folder=tmp_path, port=port))
+        engine = create_async_engine(url_of(kind, server, tmp_path))
         closing.append(engine.dispose)
         yield lambda user, name: (
             SQLAlchemyMemory(engine, user_id=user, session_id=name),
@@ -112,7 +111,7 @@ async def test_fifty_megabytes_are_kept_whole(opened: Any) -> None:
 
 
 async def test_what_mariadb_does_not_take_is_refused_by_name(server: Callable[[str], int]) -> None:
-    url = URLS["mariadb"].format(port=server("mariadb"))
+    url = url_of("mariadb", server, Path())
     engine = create_async_engine(url, pool_size=1, max_overflow=0)
     setting = create_async_engine(url)
     memory = SQLAlchemyMemory(engine, session_id=uuid4().hex)

@@ -15,25 +15,23 @@ from sqlalchemy.pool import NullPool
 
 from context_compressor.backends.redis import RedisHistory
 from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
-from tests.backends.test_sqlalchemy import SERVERS, URLS
+from tests.backends.kept import KINDS, url_of
 
 Opened = Callable[..., Any]
 
 
-@pytest.fixture(params=["sqlite", "redis", "asyncpg", "mariadb"])
-async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opened]:
+@pytest.fixture(params=KINDS)
+async def opened(
+    request: pytest.FixtureRequest, server: Callable[[str], int], tmp_path: Path
+) -> AsyncIterator[Opened]:
     """Give what opens a history by the name of its session."""
-    kind: str = SERVERS.get(request.param, request.param)
-    port = 0 if kind == "sqlite" else request.getfixturevalue("server")(kind)
-    name = uuid4().hex
-    if kind == "redis":
-        client = Redis(port=port)
+    url, name = url_of(request.param, server, tmp_path), uuid4().hex
+    if request.param == "redis":
+        client = Redis.from_url(url)
         yield lambda session="", **given: RedisHistory(client, session_id=session + name, **given)
         await client.aclose()
     else:
-        engine = create_async_engine(
-            URLS[request.param].format(folder=tmp_path, port=port), poolclass=NullPool
-        )
+        engine = create_async_engine(url, poolclass=NullPool)
         yield lambda session="": SQLAlchemyHistory(engine, session_id=session + name)
         await engine.dispose()
 

@@ -18,24 +18,15 @@ from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
 from context_compressor.backends.tables import metadata, schema
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
 from context_compressor.memory.history import Add, Delete
+from tests.backends.kept import URLS, url_of
 from tests.memory.contract import make_msg
 from tests.memory.history_contract import HistoryContract
 from tests.memory.test_history import MemoryOverHistoryContract
 
-URLS = {
-    "sqlite": "sqlite+aiosqlite:///{folder}/memory.db",
-    "asyncpg": "postgresql+asyncpg://postgres@127.0.0.1:{port}/postgres",
-    "psycopg": "postgresql+psycopg://postgres@127.0.0.1:{port}/postgres",
-    "mariadb": "mysql+asyncmy://test@127.0.0.1:{port}/test",
-}
-SERVERS = {"asyncpg": "postgres", "psycopg": "postgres", "mariadb": "mariadb"}
-
 
 @pytest.fixture(params=URLS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    kind = SERVERS.get(request.param)
-    port = request.getfixturevalue("server")(kind) if kind else 0
-    return URLS[request.param].format(folder=tmp_path, port=port)
+def url(request: pytest.FixtureRequest, server: Callable[[str], int], tmp_path: Path) -> str:
+    return url_of(request.param, server, tmp_path)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from context_compressor import (
 )
 from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.errors import InvalidArgumentError
-from tests.backends.test_sqlalchemy import SERVERS, URLS
+from tests.backends.kept import URLS, url_of
 from tests.offload import test_stores as suite
 
 pytestmark = pytest.mark.variants(4)
@@ -67,9 +69,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
             return lambda **more: RedisOffloadStore(RedisCluster("127.0.0.1", port), name, **more)
         return lambda **more: RedisOffloadStore(f"redis://127.0.0.1:{port}", name, **more)
     if kind in URLS:
-        server = SERVERS.get(kind)
-        port = request.getfixturevalue("server")(server) if server else 0
-        url = URLS[kind].format(folder=tmp_path, port=port)
+        url = url_of(kind, request.getfixturevalue("server"), tmp_path)
         return lambda **more: SQLAlchemyOffloadStore(url, name, **more)
     where = {"memory": f"memory://{name}", "local": f"file://{tmp_path}/texts", "s3": f"s3://texts/{name}"}[
         kind
@@ -203,3 +203,35 @@ def test_what_is_wrong_is_refused_at_the_door() -> None:
         FsspecOffloadStore("memory://x", compress_above=-1)
     with pytest.raises(InvalidArgumentError, match="engine"):
         SQLAlchemyOffloadStore(5)  # type: ignore[arg-type]
+
+
+def test_what_is_missing_is_named_by_its_extra() -> None:
+    """Whichever name, URL or module of ours asks for the package first."""
+    code = """
+import sys
+sys.modules |= dict.fromkeys(("fsspec", "redis", "sqlalchemy"))
+import context_compressor
+from context_compressor.backends.opening import open_sessions, open_store
+kinds = {"SQLAlchemy": "sql", "Redis": "redis", "Fsspec": "fsspec"}
+ends = ("Memory", "MemoryService", "OffloadStore")
+asked = {
+    lambda name=kind + end: getattr(context_compressor, name): extra
+    for kind, extra in kinds.items()
+    for end in ends
+    if kind + end in dir(context_compressor)
+}
+for url, extra in (("sqlite:///x", "sql"), ("redis://x", "redis"), ("memory://x", "fsspec")):
+    asked[lambda url=url: open_store(url)] = extra
+    if extra != "fsspec":
+        asked[lambda url=url: open_sessions(url)] = extra
+for ask, extra in asked.items():
+    try:
+        ask()
+    except ImportError as error:
+        assert f"pip install 'agent-context-compressor[{extra}]'" in str(error), error
+    else:
+        raise AssertionError(extra)
+print(len(asked))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("12\n", "")

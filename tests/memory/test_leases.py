@@ -69,17 +69,23 @@ def memories(history: SharedHistory, *summarizers: Any, **fields: Any) -> list[C
     return [new_memory(config(**fields), base=history, store=store, summarizer=one) for one in summarizers]
 
 
+async def writing(history: SharedHistory, gated: Gated | None = None) -> tuple[Any, ...]:
+    """Return a model that writes for a memory, another model, that memory and another, and its event."""
+    gated, noting = gated or Gated(), Noting()
+    one, other = memories(history, gated, noting, background_ratio=None)
+    await filled(one, LONG)
+    first = asyncio.create_task(good_view(one))
+    await reached(gated.asked, first)
+    return gated, noting, one, other, first
+
+
 async def looked(times: int = 3) -> None:
     """Let whoever waits look a few times."""
     await asyncio.sleep(0.05 * times)
 
 
 async def test_who_is_over_budget_waits_for_the_event_of_another(history: SharedHistory) -> None:
-    gated, noting = Gated(), Noting()
-    one, other = memories(history, gated, noting, background_ratio=None)
-    await filled(one, LONG)
-    first = asyncio.create_task(good_view(one))
-    await reached(gated.asked, first)
+    gated, noting, one, other, first = await writing(history)
     second = asyncio.create_task(good_view(other))
     await looked()
     assert not second.done()
@@ -179,11 +185,7 @@ async def test_a_lease_is_renewed_while_the_model_writes(
     history: SharedHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
-    gated, noting = Gated(), Noting()
-    one, other = memories(history, gated, noting, background_ratio=None)
-    await filled(one, LONG)
-    first = asyncio.create_task(good_view(one))
-    await reached(gated.asked, first)
+    gated, noting, _, other, first = await writing(history)
     second = asyncio.create_task(good_view(other))
     for _ in range(8):
         history.now += 0.15
@@ -195,11 +197,7 @@ async def test_a_lease_is_renewed_while_the_model_writes(
 
 
 async def test_whose_lease_ran_out_throws_its_work_away(history: SharedHistory) -> None:
-    gated, noting = Gated(), Noting()
-    one, other = memories(history, gated, noting, background_ratio=None)
-    await filled(one, LONG)
-    first = asyncio.create_task(good_view(one))
-    await reached(gated.asked, first)
+    gated, noting, one, other, first = await writing(history)
     history.now += 31  # it stood still, as far as the history's clock tells
     view = await good_view(other)
     assert (other.stats().taken_over, one.stats().taken_over) == (1, 0)
@@ -221,11 +219,7 @@ class Failing(Gated):
 
 @pytest.mark.parametrize("end", ["cancelled", "failed"])
 async def test_whoever_ends_gives_the_lease_back(history: SharedHistory, end: str) -> None:
-    gated, noting = Failing(), Noting()
-    one, other = memories(history, gated, noting, background_ratio=None)
-    await filled(one, LONG)
-    first = asyncio.create_task(one.get_memory())
-    await reached(gated.asked, first)
+    gated, _, _, other, first = await writing(history, Failing())
     assert len(history.held) == 2
     if end == "cancelled":
         first.cancel()
@@ -320,11 +314,7 @@ async def test_closing_gives_up_a_model_that_takes_too_long(
 
 
 async def test_a_backend_that_fails_to_take_it_back_costs_nothing(history: SharedHistory) -> None:
-    gated, noting = Gated(), Noting()
-    one, other = memories(history, gated, noting, background_ratio=None)
-    await filled(one, LONG)
-    first = asyncio.create_task(good_view(one))
-    await reached(gated.asked, first)
+    gated, _, _, other, first = await writing(history)
     history.fails = True
     gated.gate.set()
     view = await first
@@ -337,11 +327,7 @@ async def test_a_backend_that_fails_to_take_it_back_costs_nothing(history: Share
 
 
 async def test_what_nothing_names_is_removed_when_nobody_makes_an_event(history: SharedHistory) -> None:
-    gated, noting = Gated(), Noting()
-    one, other = memories(history, gated, noting, background_ratio=None)
-    await filled(one, LONG)
-    first = asyncio.create_task(good_view(one))
-    await reached(gated.asked, first)
+    gated, _, one, other, first = await writing(history)
     stored = set(await one.store.refs())
     assert stored
     assert await other.remove_orphans() == []  # its ledger names nothing yet

@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import ConnectionPool, Redis
 
 from context_compressor import CompressedMemory, InvalidArgumentError, Msg, RedisMemory, RedisMemoryService
-from context_compressor.backends import redis_users
+from context_compressor.backends import redis_keys, redis_users
 from context_compressor.backends.redis_users import UserSessions
 
 QUERY = [Msg("user", "the gate code", "user")]
@@ -63,8 +63,8 @@ async def test_what_ended_is_found_no_more_and_its_name_goes_too(
         await service.add_memory("ada", QUERY, "short")
         await service.add_memory("ada", QUERY, "long")
         assert len(await service.search_memory("ada", QUERY)) == 2
-        stem = redis_users.stem_of(prefix, "ada", "short")
-        for part in redis_users.PARTS:
+        stem = redis_keys.stem_of(prefix, "ada", "short")
+        for part in redis_keys.PARTS:
             await client.delete(stem + part)
         assert len(await service.search_memory("ada", QUERY)) == len(await service.list_memory("ada")) == 1
         sessions = UserSessions(client, "ada", prefix, 100)

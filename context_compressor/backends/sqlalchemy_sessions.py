@@ -1,4 +1,4 @@
-"""The sessions of a database."""
+"""The sessions of a database, and those of one user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
-from context_compressor.backends.records import digest, from_bytes, unpack
+from context_compressor.backends.records import Standing, digest, from_bytes, unpack
 from context_compressor.backends.sessions import (
     RemovedObject,
     SessionDirectory,
@@ -21,7 +21,7 @@ from context_compressor.backends.sessions import (
     refs_in,
 )
 from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
-from context_compressor.backends.tables import ledger, messages, metadata, sessions
+from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts
 from context_compressor.errors import ConflictError, InvalidArgumentError
 from context_compressor.memory.history import Change, Head
 
@@ -30,7 +30,8 @@ _REMINDERS = {
     "postgresql": "dead rows until VACUUM, the write-ahead log, replicas, backups",
 }
 _OTHERWISE = "undo and binary logs until they are purged, replicas, backups"
-_ROWS_AT_ONCE = 500
+_OF_SESSIONS = [table for table in metadata.sorted_tables if "session" in table.c]
+"""The tables that hold something of a session."""
 
 
 class SQLSessions(SessionDirectory):
@@ -159,14 +160,13 @@ class SQLSessions(SessionDirectory):
 
         def look(connection: sa.Connection) -> dict[str, StoredObject]:
             found: dict[str, StoredObject] = {}
-            for table in metadata.sorted_tables:
-                if "session" in table.c:
-                    keys = [column.name for column in table.primary_key.columns]
-                    for row in connection.execute(sa.select(table).where(table.c.session == session)):
-                        said = hashlib.sha256(repr(tuple(row)).encode())
-                        size = sum(len(value) for value in row if isinstance(value, bytes))
-                        where = _where(table, keys, [row._mapping[key] for key in keys])
-                        found[where] = StoredObject("row", size, said.hexdigest())
+            for table in _OF_SESSIONS:
+                keys = [column.name for column in table.primary_key.columns]
+                for row in connection.execute(sa.select(table).where(table.c.session == session)):
+                    said = hashlib.sha256(repr(tuple(row)).encode())
+                    size = sum(len(value) for value in row if isinstance(value, bytes))
+                    where = _where(table, keys, [row._mapping[key] for key in keys])
+                    found[where] = StoredObject("row", size, said.hexdigest())
             return found
 
         await make_tables(self.engine)
@@ -181,10 +181,9 @@ class SQLSessions(SessionDirectory):
             mine = sessions.c.session == session
             connection.execute(sa.update(sessions).where(mine).values(number=sessions.c.number + 1))
             removed: list[RemovedObject] = []
-            for table in metadata.sorted_tables:
-                if "session" in table.c:
-                    removed += _rows_of(connection, table, session)
-                    connection.execute(sa.delete(table).where(table.c.session == session))
+            for table in _OF_SESSIONS:
+                removed += _rows_of(connection, table, session)
+                connection.execute(sa.delete(table).where(table.c.session == session))
             return removed
 
         def scrub(connection: sa.Connection) -> list[RemovedObject]:
@@ -217,17 +216,29 @@ def _rows_of(connection: sa.Connection, table: sa.Table, session: str) -> list[R
         size = size + sa.func.coalesce(sa.func.length(column), 0)
     found = connection.execute(sa.select(size, *keys).where(table.c.session == session).order_by(*keys))
     return [
-        RemovedObject(
-            "row",
-            _where(table, [key.name for key in keys], values),
-            int(bytes_),
-        )
+        RemovedObject("row", _where(table, [key.name for key in keys], values), int(bytes_))
         for bytes_, *values in found
     ]
 
 
 def _where(table: sa.Table, keys: Sequence[str], values: Sequence[Any]) -> str:
     return " ".join([table.name, *(f"{key}={value}" for key, value in zip(keys, values, strict=True))])
+
+
+def standings(connection: sa.Connection, user_id: str) -> list[Standing]:
+    """Return where a user's sessions stand."""
+    wanted = sa.select(sessions.c.session_id, sessions.c.number, sessions.c.size)
+    found = connection.execute(wanted.where(sessions.c.user_digest == digest(user_id)))
+    return [Standing(from_bytes(name), number, size) for name, number, size in found]
+
+
+def remove_session(connection: sa.Connection, user_id: str, session_id: str) -> None:
+    """Remove all of a session, and the texts of a `SQLAlchemyOffloadStore` of its own; tell nothing of it."""
+    session = digest(user_id, session_id)
+    # Its own row first: whoever writes to the session holds that until all is written.
+    for table in (sessions, *(table for table in _OF_SESSIONS if table is not sessions)):
+        connection.execute(sa.delete(table).where(table.c.session == session))
+    connection.execute(sa.delete(texts).where(texts.c.namespace == session))
 
 
 def sqlite_file(engine: AsyncEngine) -> Path | None:

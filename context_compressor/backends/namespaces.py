@@ -1,23 +1,16 @@
-"""Where texts lie: stores by their URL, and their namespaces, looked at from outside."""
+"""The namespaces of stores, looked at from outside: what texts lie in them, and where."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from context_compressor.backends.sessions import (
-    REDIS_SCHEMES,
-    SQL_SCHEMES,
-    RemovedObject,
-    scheme_of,
-    with_driver,
-)
+from context_compressor.backends.sessions import RemovedObject
 from context_compressor.backends.stores import PackedOffloadStore
-from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.errors import OffloadError
 from context_compressor.offload.files import ABANDONED_SECONDS, FileOffloadStore, TextFiles
 from context_compressor.offload.folders import INDEX_FILE, SESSION_FILE, TEMPORARY_PREFIX, find_namespaces
 from context_compressor.offload.store import REF_PATTERN, KeepingStore, OffloadStore, StoredText
@@ -147,48 +140,3 @@ async def namespaces_of(store: OffloadStore) -> list[Namespace]:
 def refs_of_states(namespace: Namespace) -> set[str]:
     """Return the refs that something in a namespace itself names."""
     return namespace.refs_of_states() if isinstance(namespace, FileNamespace) else set()
-
-
-def open_store(
-    where: str,
-    namespace: str | tuple[str, str] = "default",
-    *,
-    key_prefix: str = "",
-    encryption_key: bytes | str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> FileOffloadStore | PackedOffloadStore:
-    """Return the store at a place: a directory, or a URL of a database, of Redis, or of fsspec's.
-
-    Args:
-        where: such as "working_memory", "sqlite:///memory.db", "redis://localhost" or "s3://bucket/texts".
-        namespace: of the texts; in a database or Redis also the ids of a user and a session.
-        key_prefix: what all keys of Redis begin with.
-        encryption_key: of texts that are encrypted.
-        options: for the file system of fsspec.
-
-    Raises:
-        InvalidArgumentError, ValueError: there is no such place, or an argument is for another kind of store.
-        ImportError: a package is missing; the text names the extra.
-    """
-    kind = scheme_of(where)
-    if options and kind in (*REDIS_SCHEMES, *SQL_SCHEMES):
-        raise InvalidArgumentError("options: they are for file systems of fsspec's")
-    if kind in REDIS_SCHEMES:
-        from context_compressor.backends.redis_store import RedisOffloadStore
-
-        return RedisOffloadStore(where, namespace, key_prefix=key_prefix, encryption_key=encryption_key)
-    if kind in SQL_SCHEMES:
-        from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
-
-        return SQLAlchemyOffloadStore(with_driver(where), namespace, encryption_key=encryption_key)
-    if not isinstance(namespace, str):
-        raise InvalidArgumentError(
-            "namespace: ids of a user and a session name one in a database or in Redis"
-        )
-    if not kind:
-        if encryption_key is not None or options:
-            raise InvalidArgumentError("encryption_key, options: a directory takes none; give 'file://...'")
-        return FileOffloadStore(where, namespace)
-    from context_compressor.backends.fsspec import FsspecOffloadStore
-
-    return FsspecOffloadStore(where, namespace, encryption_key=encryption_key, **(options or {}))
