@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -26,7 +24,7 @@ from context_compressor.errors import ContextCompressorError, InvalidMessageErro
 from context_compressor.memory.history import Entry, Head
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.msg import Msg
-from context_compressor.offload.folders import sync_directory
+from context_compressor.offload.folders import replacing
 from context_compressor.offload.store import REF_PATTERN, ref_of
 
 FORMAT = "context-compressor session"
@@ -107,24 +105,13 @@ def _line(record: dict[str, Any]) -> bytes:
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """Give a file that takes its name when all is written, durably; gzipped where that ends in .gz."""
-    path = path.resolve()  # a link stays a link
-    descriptor, name = tempfile.mkstemp(".tmp", f".{path.name[:40]}-", path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if path.suffix == ".gz":
-                # No name and no time in it: the same session gives the same file.
-                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            else:
-                yield file
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
-    sync_directory(path.parent)
+    with replacing(path) as file:
+        if path.suffix == ".gz":
+            # No name and no time in it: the same session gives the same file.
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                yield cast(IO[bytes], packed)
+        else:
+            yield file
 
 
 # Reading

@@ -11,6 +11,7 @@ from context_compressor.backends.namespaces import Namespace, namespace_of, name
 from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
 from context_compressor.errors import InvalidArgumentError, OffloadError, check_number
+from context_compressor.offload.files import ABANDONED_SECONDS
 from context_compressor.offload.store import OffloadStore, StoredText
 
 
@@ -91,6 +92,7 @@ async def collect_texts(
         )
     removed: list[RemovedObject] = []
     problems: list[str] = []
+    halves: list[tuple[str, int]] = []
     for space, text in chosen:
         try:
             if not dry_run:
@@ -98,7 +100,13 @@ async def collect_texts(
             removed.append(RemovedObject("text", space.where(text.ref), text.bytes))
         except OffloadError as error:
             problems.append(str(error))
-    before = sum(text.bytes for _, texts in listed for text in texts)
+    for space in spaces if not dry_run else ():
+        try:
+            halves += await space.remove_halves(ABANDONED_SECONDS)
+        except (OffloadError, OSError) as error:
+            problems.append(str(error))
+    removed += [RemovedObject("file", where, size) for where, size in halves]
+    before = sum(text.bytes for _, texts in listed for text in texts) + sum(size for _, size in halves)
     after = before - sum(one.bytes for one in removed)
     return TextCollection(
         tuple(removed), len(spaces), counts["named"], counts["young"], before, after, tuple(problems), dry_run

@@ -16,6 +16,7 @@ from context_compressor.compression.edits import kept_refs_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import History
+from context_compressor.offload.files import ABANDONED_SECONDS
 from context_compressor.offload.store import OffloadStore, StoredText
 
 DAY_SECONDS = 24 * 3600.0
@@ -266,11 +267,15 @@ async def _remove_texts(
                 done.problems.append(str(error))
                 continue
             done.objects.append(RemovedObject("text", where, one.bytes))
-    if isinstance(namespace, FileNamespace):
-        try:
-            done.objects += namespace.remove_rest(young=not is_shared)
-        except OSError as error:
-            done.problems.append(f"{error.filename}: could not be removed: {error.strerror}")
+    try:
+        rest = await namespace.remove_halves(ABANDONED_SECONDS if is_shared else 0.0)
+        if isinstance(namespace, FileNamespace):
+            rest += namespace.remove_index()
+        done.objects += [RemovedObject("file", where, size) for where, size in rest]
+    except OSError as error:
+        done.problems.append(f"{error.filename}: could not be removed: {error.strerror}")
+    except OffloadError as error:
+        done.problems.append(str(error))
 
 
 async def _rewrite(

@@ -89,7 +89,7 @@ def engine_for(url: str) -> AsyncEngine:
     """Return an engine for a URL."""
     try:
         engine = create_async_engine(url, **_POOL if _is_file(url) else {})
-    except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError) as error:
+    except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError, ValueError) as error:
         raise InvalidArgumentError(
             f"engine_or_session: {error}; expected a URL with an asyncio driver, such as "
             "'sqlite+aiosqlite:///memory.db'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -19,10 +20,12 @@ except ImportError as error:
     ) from error
 
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.offload.folders import FILE_NAME, NAMESPACE, check_namespace
 from context_compressor.offload.store import REF_PREFIX, StoredText
 
+_HALF = ".writing-"
+"""How the names of files begin that are being written, where a file system writes in steps."""
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 """What file systems call the time of the last change."""
 
@@ -106,10 +109,15 @@ class FsspecOffloadStore(PackedOffloadStore):
 
     async def _replace(self, ref: str, data: bytes) -> None:
         if self._protocol in ("file", "local"):  # which writes in steps: another name first, then the move
-            path = f"{self._folder}/.writing-{digits(ref)}-{uuid4().hex}.tmp"
+            path = f"{self._folder}/{_HALF}{digits(ref)}-{uuid4().hex}.tmp"
             await self._do("makedirs", self._folder, exist_ok=True)
-            await self._do("pipe_file", path, data)
-            await self._do("mv", path, self._path(ref))
+            try:
+                await self._do("pipe_file", path, data)
+                await self._do("mv", path, self._path(ref))
+            except BaseException:
+                with suppress(Exception):
+                    await self._do("rm_file", path)
+                raise
         else:
             await self._do("pipe_file", self._path(ref), data)
 
@@ -140,6 +148,22 @@ class FsspecOffloadStore(PackedOffloadStore):
             if name is not None
         ]
 
+    async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:
+        """Remove texts that a crash left half written."""
+        removed: list[tuple[str, int]] = []
+        try:
+            found: dict[str, Any] = await self._do("find", self._folder, detail=True)
+            for path, told in found.items():
+                if path.rpartition("/")[2].startswith(_HALF) and _age_of(told) >= older_than:
+                    with suppress(FileNotFoundError):
+                        await self._do("rm_file", path)
+                        removed.append((self._named(path), int(told["size"])))
+        except FileNotFoundError:
+            return removed
+        except Exception as error:
+            raise OffloadError(f"half-written texts could not be removed: {error}") from error
+        return removed
+
     async def namespaces(self) -> list[Self]:
         """Return stores for all namespaces in the folder."""
         try:
@@ -158,7 +182,10 @@ class FsspecOffloadStore(PackedOffloadStore):
 
     def where(self, ref: str) -> str:
         """Return where a text lies, for people."""
-        return f"{self._protocol}://{self._path(ref).removeprefix('/')}"
+        return self._named(self._path(ref))
+
+    def _named(self, path: str) -> str:
+        return str(self._sync.unstrip_protocol(path))
 
     async def close(self) -> None:
         """Close the connections that were made here."""

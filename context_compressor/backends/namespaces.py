@@ -8,10 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from context_compressor.backends.sessions import RemovedObject
 from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.errors import OffloadError
-from context_compressor.offload.files import ABANDONED_SECONDS, FileOffloadStore, TextFiles
+from context_compressor.offload.files import FileOffloadStore, TextFiles
 from context_compressor.offload.folders import INDEX_FILE, SESSION_FILE, TEMPORARY_PREFIX, find_namespaces
 from context_compressor.offload.store import REF_PATTERN, KeepingStore, OffloadStore, StoredText
 
@@ -31,6 +30,10 @@ class Namespace(Protocol):
 
     def where(self, ref: str) -> str:
         """Return where a text lies, for people."""
+        ...
+
+    async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:
+        """Remove texts that a crash left half written, so many seconds old; return where, and bytes."""
         ...
 
 
@@ -75,26 +78,27 @@ class FileNamespace:
                         raise OffloadError(f"{file}: cannot be read: {error.strerror}") from error
         return named
 
-    def remove_rest(self, *, young: bool) -> list[RemovedObject]:
-        """Remove what holds words beside the texts: the search index, and texts that were half written.
+    async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:
+        """Remove texts that a crash left half written."""
+        return await asyncio.to_thread(self._unlink, TEMPORARY_PREFIX, older_than)
 
-        Args:
-            young: whether half a text goes also where it may be written at this moment.
-        """
-        removed: list[RemovedObject] = []
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for file in sorted(self._directory.iterdir()):
-                is_half = file.name.startswith(TEMPORARY_PREFIX)
-                if file.is_symlink() or not (is_half or file.name.startswith(INDEX_FILE)):
-                    continue
-                with suppress(FileNotFoundError):
-                    status = file.stat()
-                    if is_half and not young and time.time() - status.st_mtime < ABANDONED_SECONDS:
-                        continue
-                    file.unlink()
-                    removed.append(RemovedObject("file", str(file), status.st_size))
+    def remove_index(self) -> list[tuple[str, int]]:
+        """Remove the search index beside the texts, and the directory, if nothing is left in it."""
+        removed = self._unlink(INDEX_FILE)
         with suppress(OSError):  # there is something else in it
             self._directory.rmdir()
+        return removed
+
+    def _unlink(self, prefix: str, older_than: float = 0.0) -> list[tuple[str, int]]:
+        removed: list[tuple[str, int]] = []
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for file in sorted(self._directory.iterdir()):
+                if file.name.startswith(prefix) and not file.is_symlink():
+                    with suppress(FileNotFoundError):
+                        status = file.stat()
+                        if max(time.time() - status.st_mtime, 0.0) >= older_than:
+                            file.unlink()
+                            removed.append((str(file), status.st_size))
         return removed
 
 
@@ -113,6 +117,10 @@ class _OtherNamespace:
     def where(self, ref: str) -> str:
         """Return what is known of where a text lies."""
         return f"{self.label} {ref}"
+
+    async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:  # noqa: ARG002
+        """Do nothing: nobody knows of any."""
+        return []
 
 
 def namespace_of(store: OffloadStore) -> Namespace:

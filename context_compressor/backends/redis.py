@@ -157,7 +157,9 @@ def client_for(url: str, name: str = "url_or_pool", **options: Any) -> Client:
         if extension == "cluster":
             return RedisCluster.from_url(f"{kind}{mark}{rest}", decode_responses=True, **options)
         made: Redis = Redis.from_url(url, decode_responses=True, **options)
-    except (ValueError, AttributeError, RedisClusterException) as error:
+        connect: Any = made.connection_pool.make_connection
+        connect()  # which opens nothing yet, and finds options that are none
+    except (ValueError, AttributeError, TypeError, RedisClusterException) as error:
         raise InvalidArgumentError(f"{name}: {error}; expected such as 'redis://localhost:6379/0'") from error
     return made
 

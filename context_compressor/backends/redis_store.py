@@ -19,7 +19,7 @@ from context_compressor.backends.redis import (
     make_ready,
 )
 from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
-from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
+from context_compressor.backends.stores import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText
 
 _KEEP = """
@@ -31,7 +31,11 @@ if ARGV[5] == '1' then
 else
     is_new = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
 end
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[3] .. ' ' .. ARGV[4])
+local bytes = ARGV[3]
+if is_new == 0 then  -- it stays as it is, however large it would be here
+    bytes = string.match(redis.call('HGET', KEYS[2], ARGV[1]) or bytes, '^%d+')
+end
+redis.call('HSET', KEYS[2], ARGV[1], bytes .. ' ' .. ARGV[4])
 return is_new
 """
 _FORGET = "redis.call('HDEL', KEYS[2], ARGV[1]) return redis.call('HDEL', KEYS[1], ARGV[1])"
@@ -56,7 +60,7 @@ class RedisOffloadStore(PackedOffloadStore):
     def __init__(
         self,
         url_or_pool: str | ConnectionPool | Client,
-        namespace: str | tuple[str, str] = "default",
+        namespace: str | tuple[str, str] | None = "default",
         *,
         key_prefix: str = "",
         key_ttl: int | None = None,
@@ -65,8 +69,7 @@ class RedisOffloadStore(PackedOffloadStore):
         max_bytes: int | None = None,
     ) -> None:
         key = as_namespace(namespace)
-        label = namespace if isinstance(namespace, str) else ", ".join(namespace)
-        super().__init__(Packing(compress_above, encryption_key), label, max_bytes)
+        super().__init__(Packing(compress_above, encryption_key), label_of(namespace), max_bytes)
         check_keys(key_prefix, key_ttl)
         self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
         self._client = self._own or client_over(url_or_pool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ _REMINDERS = {
     "postgresql": "dead rows until VACUUM, the write-ahead log, replicas, backups",
 }
 _OTHERWISE = "undo and binary logs until they are purged, replicas, backups"
+_ANSWER_SECONDS = 30.0
+"""How long a connection may take: what listens there may be no database, and never answer."""
 _OF_SESSIONS = [table for table in metadata.sorted_tables if "session" in table.c]
 """The tables that hold something of a session."""
 
@@ -87,10 +90,14 @@ class SQLSessions(SessionDirectory):
                 return  # to look would make it
             raise InvalidArgumentError(f"{file}: there is no such file")
         try:
-            async with self.engine.connect() as connection:
+            async with asyncio.timeout(_ANSWER_SECONDS), self.engine.connect() as connection:
                 has_tables = await connection.run_sync(
                     lambda connection: sa.inspect(connection).has_table(sessions.name)
                 )
+        except TimeoutError as error:
+            raise InvalidArgumentError(
+                f"{self.place}: cannot be used: no answer of a database within {_ANSWER_SECONDS:g} seconds"
+            ) from error
         except Exception as error:  # of SQLAlchemy, or, as it is, of a driver
             reason = getattr(error, "orig", None) or error
             raise InvalidArgumentError(f"{self.place}: cannot be used: {reason}") from error

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
 from context_compressor.backends.records import as_namespace
-from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
+from context_compressor.backends.stores import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.backends.tables import texts
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.offload.store import REF_PREFIX, StoredText
@@ -41,15 +41,14 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
     def __init__(
         self,
         engine: AsyncEngine | str,
-        namespace: str | tuple[str, str] = "default",
+        namespace: str | tuple[str, str] | None = "default",
         *,
         compress_above: int | None = None,
         encryption_key: bytes | str | None = None,
         max_bytes: int | None = None,
     ) -> None:
         key = as_namespace(namespace)
-        label = namespace if isinstance(namespace, str) else ", ".join(namespace)
-        super().__init__(Packing(compress_above, encryption_key), label, max_bytes)
+        super().__init__(Packing(compress_above, encryption_key), label_of(namespace), max_bytes)
         if not isinstance(engine, AsyncEngine | str):
             raise InvalidArgumentError(
                 f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"

@@ -131,7 +131,7 @@ class PackedOffloadStore(ABC):
         packing: makes bytes of texts.
         label: what to call the namespace.
         max_bytes: bytes that the namespace may hold; None: any. A text that does not fit is refused, none is
-            removed for it. Others who write at the same time are counted once a minute.
+            removed for it. What others write there meanwhile is counted once a minute.
     """
 
     def __init__(self, packing: Packing, label: str, max_bytes: int | None = None) -> None:
@@ -140,32 +140,43 @@ class PackedOffloadStore(ABC):
         self._packing = packing
         self._max_bytes = max_bytes
         self._used, self._counted_at = 0, -inf
+        self._under_way, self._put_in_all = 0, 0
+        """Bytes that are being written at this moment, and that were written here so far."""
 
     async def write(self, text: str) -> str:
         """Keep `text` and return its ref; see `OffloadStore.write` for the errors."""
         ref = refs.ref_of(check_text(text))
         data = await self._packing.pack(text)
         await self._kept(self._check_room(ref, len(data)), ref)
+        self._under_way += len(data)  # at once, so that others who write now find this room taken
+        try:
+            await self._write_once(ref, data, text)
+        finally:
+            self._under_way -= len(data)
+        return ref
+
+    async def _write_once(self, ref: str, data: bytes, text: str) -> None:
         for _ in range(2):
             if await self._kept(self._put(ref, data), ref):
                 self._used += len(data)
-                return ref
+                self._put_in_all += len(data)
+                return
             try:
                 held = await self._read(ref)
             except OffloadNotFoundError:
                 continue  # it was removed meanwhile
             except OffloadCorruptError:
                 await self._kept(self._replace(ref, data), ref)
-                return ref
+                return
             if held == text:
                 await self._renew(ref, data)
-                return ref
+                return
             if refs.ref_of(held) == ref:
                 raise OffloadCollisionError(
                     f"another text already holds {ref}; the text at hand was not stored"
                 )
             await self._kept(self._replace(ref, data), ref)  # what stood there was corrupt
-            return ref
+            return
         raise OffloadWriteError(f"{ref} comes and goes: somebody removes it while it is written")
 
     async def _kept(self, step: Any, ref: str) -> Any:
@@ -180,14 +191,22 @@ class PackedOffloadStore(ABC):
         """Raise OffloadFullError where a text is not there yet and does not fit."""
         if self._max_bytes is None:
             return
-        age, is_full = time.monotonic() - self._counted_at, self._used + size > self._max_bytes
+        age, is_full = time.monotonic() - self._counted_at, self._taken + size > self._max_bytes
         if age > _COUNTED_SECONDS or (is_full and age > _FULL_SECONDS):
-            self._used, self._counted_at = sum(one.bytes for one in await self._list()), time.monotonic()
-        if self._used + size > self._max_bytes and await self._get(ref) is None:
+            counted_at, before = self._counted_at, self._put_in_all
+            found = sum(one.bytes for one in await self._list())
+            if self._counted_at == counted_at:  # nobody here was faster
+                # What was put meanwhile may be in it or not; rather twice than not at all.
+                self._used, self._counted_at = found + self._put_in_all - before, time.monotonic()
+        if self._taken + size > self._max_bytes and await self._get(ref) is None:
             raise OffloadFullError(
-                f"{ref} was not stored: {size:,} bytes do not fit: {self.label} holds {self._used:,} and may "
-                f"hold {self._max_bytes:,} (max_bytes); raise max_bytes, or delete messages or sessions"
+                f"{ref} was not stored: {size:,} bytes do not fit: {self.label} holds {self._taken:,} and "
+                f"may hold {self._max_bytes:,} (max_bytes); raise max_bytes, or delete messages or sessions"
             )
+
+    @property
+    def _taken(self) -> int:
+        return self._used + self._under_way
 
     async def _renew(self, ref: str, data: bytes) -> None:
         """Let the age of a text begin anew: a collection goes by it, nothing else, so that it may fail."""
@@ -258,6 +277,14 @@ class PackedOffloadStore(ABC):
     async def _list(self) -> list[StoredText]:
         """Return what is stored."""
 
+    async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:  # noqa: ARG002
+        """Remove texts that a crash left half written, so many seconds old; return where, and bytes.
+
+        Raises:
+            OffloadError: they could not be found or removed.
+        """
+        return []  # a store that writes whole texts or none has none
+
     @abstractmethod
     async def namespaces(self) -> list[Self]:
         """Return stores for all namespaces beside this one, itself among them; they end with it."""
@@ -274,3 +301,10 @@ class PackedOffloadStore(ABC):
 def digits(ref: str) -> str:
     """Return the digits of a ref."""
     return ref.removeprefix(REF_PREFIX)
+
+
+def label_of(namespace: str | tuple[str, str] | None) -> str:
+    """Return what to call a namespace that was checked."""
+    if namespace is None:
+        return "default"
+    return namespace if isinstance(namespace, str) else ", ".join(namespace)

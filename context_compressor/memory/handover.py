@@ -151,6 +151,8 @@ class HandingOver:
         """Hand over all there is, where no other process does so."""
         if not await self._lease.take():
             # Who holds it may have died.
+            if self._later is not None:
+                self._later.cancel()
             self._later = asyncio.get_running_loop().call_later(leases.LEASE_SECONDS, self.wake)
             return
         try:

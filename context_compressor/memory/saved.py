@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -39,7 +37,7 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.messages.chat import Markers, are_markers
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.text import has_split_pair
-from context_compressor.offload.folders import sync_directory
+from context_compressor.offload.folders import replacing
 from context_compressor.tokens.counter import TokenCounter
 
 SAVED_KEY = "compression"
@@ -233,18 +231,8 @@ async def write_state(path: str | PathLike[str], state: Mapping[str, Any]) -> No
 
 
 def _write(path: Path, text: str) -> None:
-    path = path.resolve()  # a link stays a link
-    descriptor, name = tempfile.mkstemp(".tmp", f".{path.name[:40]}-", path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    with replacing(path) as file:
+        file.write(text.encode("ascii"))
 
 
 async def read_state(path: str | PathLike[str]) -> dict[str, Any]:

@@ -7,9 +7,12 @@ import logging
 import os
 import re
 import stat
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from context_compressor.errors import (
     InvalidArgumentError,
@@ -34,6 +37,31 @@ def make_directory(path: Path) -> None:
         path.mkdir(0o700)
     with suppress(PermissionError):  # a parent may be passable but not readable
         sync_directory(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file that takes its name when all is written, durably; a failure leaves what was there.
+
+    A device or a pipe is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    path = path.resolve()  # a link stays a link
+    descriptor, name = tempfile.mkstemp(".tmp", f".{path.name[:40]}-", path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+    sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:

@@ -173,7 +173,7 @@ class MemoryService(ABC):
             if skipped >= standing.size:
                 skipped -= standing.size
                 continue
-            wanted = skipped + size - len(found)
+            wanted = min(skipped + size - len(found), standing.size)
             entries = (await self._look(user, standing.session_id).read(limit=wanted))[skipped:]
             found += [entry.msg.copy() for entry in entries if entry.msg is not None]
             skipped = 0

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hashlib
 import json
+import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -150,6 +151,17 @@ async def test_gzipped_it_is_the_same_and_has_no_time(
     packed[0].write_bytes(cut[: len(cut) // 2])
     with pytest.raises(ArchiveError, match=r"one\.jsonl\.gz, behind line \d+: it was cut or changed"):
         read_archive(packed[0])
+
+
+async def test_a_pipe_is_written_to_and_stays(
+    directory: SessionDirectory, tmp_path: Path, path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
+    await export_session(directory.history("ada", "chat"), FileOffloadStore(tmp_path / "texts", "chat"), pipe)
+    assert pipe.is_fifo()
+    assert await asyncio.wait_for(reading, 10) == data_of(path)
 
 
 async def test_whatever_is_changed_or_cut_is_refused(

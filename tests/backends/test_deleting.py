@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,7 @@ from context_compressor import (
     InvalidArgumentError,
     Msg,
     OffloadFullError,
+    OffloadWriteError,
     RedisOffloadStore,
     SQLAlchemyMemory,
     SQLAlchemyOffloadStore,
@@ -123,6 +129,50 @@ async def test_nothing_is_left_of_a_message(
     assert canaries(await all_kept(kind, url, tmp_path)) == []
     assert (await history.head()).size == 64
     assert await view(directory, user, "chat", store)
+
+
+@pytest.mark.parametrize("where", ["{folder}/texts", "file://{folder}/texts"])
+async def test_what_a_crash_left_half_written_goes(where: str, tmp_path: Path, server: Any) -> None:
+    halves = tmp_path / "texts" / "chat"
+    dead = (
+        "import os, sys, asyncio, pathlib, shutil\n"
+        "from context_compressor.backends.opening import open_store\n"
+        "kill = lambda *arguments, **named: os.kill(os.getpid(), 9)\n"
+        "pathlib.Path.replace = shutil.move = os.rename = os.replace = os.link = kill\n"
+        "asyncio.run(open_store(sys.argv[1], 'chat').write(sys.argv[2]))\n"
+    )
+    at = where.format(folder=tmp_path)
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        for name in ("chat", "other"):
+            store = open_store(at, "chat")
+            async with CompressedMemory(directory.history("u", name), store=store, **BUDGET) as memory:
+                await talk(memory, turns=4)
+        for number in range(2):
+            await asyncio.to_thread(
+                subprocess.run, [sys.executable, "-c", dead, at, f"{CANARY} {number}"], check=False
+            )
+        young, old = [file for file in halves.iterdir() if file.name.endswith(".tmp")]
+        os.utime(old, (1, 1))
+        done = await collect_texts(directory, store)
+        assert [(one.kind, one.where.removeprefix("file://")) for one in done.removed] == [("file", str(old))]
+        await delete_session(directory.history("u", "chat"), store)
+        assert young.exists()  # the other session may be writing it
+        done = await delete_session(directory.history("u", "other"), store)
+        assert str(young) in done.certificate()
+        await closed(store)
+    assert canaries(files_in(tmp_path)) == []
+
+
+async def test_what_cannot_be_written_leaves_nothing_half_written(tmp_path: Path) -> None:
+    store = FsspecOffloadStore(f"file://{tmp_path}/texts", "chat")
+
+    def full(*arguments: Any, **named: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store._sync.mv = full
+    with pytest.raises(OffloadWriteError, match="No space left"):
+        await store.write("text")
+    assert [file for file in (tmp_path / "texts" / "chat").rglob("*") if file.is_file()] == []
 
 
 async def test_a_text_that_another_session_names_stays(tmp_path: Path, server: Any) -> None:
@@ -288,6 +338,32 @@ async def test_a_quota_refuses_and_removes_nothing(opened: Callable[..., Any], t
             assert await memory.read_ref(ref)
     await base.close()
     await closed(first, store, other, third)
+
+
+async def test_a_quota_holds_for_those_who_write_at_once(opened: Callable[..., Any]) -> None:
+    store = opened("chat", max_bytes=10_000)
+    if not isinstance(store, FileOffloadStore):
+        for base in (0, 30):
+            written = await asyncio.gather(
+                *(store.write(f"{base + number:03}" + "x" * 997) for number in range(30)),
+                return_exceptions=True,
+            )
+            refused = [one for one in written if isinstance(one, BaseException)]
+            assert {type(one) for one in refused} == {OffloadFullError}
+        held = sum(one.bytes for one in await store.stored())
+        assert 5_000 <= held <= 10_000
+    await closed(store)
+
+
+async def test_a_text_that_was_stored_smaller_counts_as_it_lies_there(opened: Callable[..., Any]) -> None:
+    first = opened("chat")
+    if not isinstance(first, FileOffloadStore):
+        other = opened("chat", compress_above=10)
+        ref = await first.write("x" * 10_000)
+        assert await other.write("x" * 10_000) == ref
+        assert (await first.stored())[0].bytes == len(await first._get(ref))
+        await closed(other)
+    await closed(first)
 
 
 def test_places_of_stores_are_checked(tmp_path: Path) -> None:

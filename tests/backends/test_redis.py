@@ -204,6 +204,9 @@ def test_what_is_no_server_is_refused() -> None:
         RedisMemory("http://localhost")
     with pytest.raises(InvalidArgumentError, match="redis://"):
         RedisMemory("redis+cluster://localhost:7000/3")
+    for url in ("redis://localhost?hots=x", "redis+cluster://localhost:7000?hots=x"):
+        with pytest.raises(InvalidArgumentError, match="hots"):
+            RedisMemory(url)
     with pytest.raises(InvalidArgumentError, match="braces"):
         RedisMemory(key_prefix="{a}")
     with pytest.raises(InvalidArgumentError, match="key_ttl"):

@@ -203,6 +203,9 @@ def test_what_is_wrong_is_refused_at_the_door() -> None:
         FsspecOffloadStore("memory://x", compress_above=-1)
     with pytest.raises(InvalidArgumentError, match="engine"):
         SQLAlchemyOffloadStore(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="namespace"):
+        RedisOffloadStore("redis://localhost", 5)  # type: ignore[arg-type]
+    assert RedisOffloadStore("redis://localhost", None).label == "default"  # as of other stores
 
 
 def test_what_is_missing_is_named_by_its_extra() -> None:

@@ -188,6 +188,7 @@ def test_gc_removes_what_no_ledger_names(cli: Cli, folder: Path) -> None:
         (["list", "sqlite:///none/none.db"], 2, "there is no directory none"),
         (["list", "sqlite:///text"], 2, "cannot be used: file is not a database"),
         (["list", "oracle://x"], 2, "expected a URL"),
+        (["list", "postgresql://[::1/x"], 2, "expected a URL"),
         (["list", "redis://127.0.0.1:1"], 2, "redis://127.0.0.1:1: cannot be used"),
         (["list", "postgresql://me:secret@127.0.0.1:1/x"], 2, "me:***@127.0.0.1:1/x: cannot be used"),
         (["list", "sqlite:///memory.db", "--key-prefix", "x"], 2, "for Redis"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -281,6 +282,16 @@ async def test_a_file_is_as_it_was_where_writing_fails(
         await memory.save(file)
     assert file.read_text() == whole
     assert files_in(tmp_path) == ["state.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+async def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    memory, pipe = await lived(), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
+    state = await memory.save(pipe)
+    assert pipe.is_fifo()
+    assert json.loads(await asyncio.wait_for(reading, 10)) == json.loads(json.dumps(state))
 
 
 async def test_a_base_that_lasts_is_saved_without_its_messages() -> None:

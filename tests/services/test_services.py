@@ -366,6 +366,10 @@ async def test_what_is_wrong_is_refused_by_name_and_changes_nothing(
     assert await service.list_memory(user) == []
     await service.add_memory(user, None)
     await service.add_memory(user, [])
+    await service.add_memory(user, chat("a"))
+    for name in ("page_size", "top_k"):  # however many that are
+        assert await service.list_memory(user, {name: 10**30}) == chat("a")
+        assert await service.search_memory(user, chat("a"), {name: 10**30}) == chat("a")
 
 
 class _Bare:
