@@ -415,14 +415,24 @@ class RedisHistory:
                     command = [verb, member] if verb == "ZREM" else [verb, 0, member]
                     by_key.setdefault(6, []).append(command)
         if not all(row.is_there for row in rows):
-            await self._plan_tidying(number, by_key)
+            await self._plan_tidying(number, {digest(row.key) for row in rows}, by_id, by_key)
 
-    async def _plan_tidying(self, number: int, by_key: dict[int, list[list[Any]]]) -> None:
-        """Forget deleted messages that were told of for long enough."""
+    async def _plan_tidying(
+        self, number: int, touched: set[str], by_id: dict[str, list[str]], by_key: dict[int, list[list[Any]]]
+    ) -> None:
+        """Forget deleted messages that were told of for long enough, but none that this write touches."""
         before = f"({number - TOLD_WRITES}"
-        for key in as_texts(await self._ask("zrangebyscore", self._gone, "-inf", before, 0, _AT_ONCE)):
+        found = as_texts(await self._ask("zrangebyscore", self._gone, "-inf", before, 0, _AT_ONCE))
+        told = await self._rows_of(key for key in found if key not in touched)
+        for key in told:
             for place, verb in ((2, "HDEL"), (4, "ZREM"), (5, "ZREM"), (9, "ZREM")):
                 by_key.setdefault(place, []).append([verb, key])
+        ids = {one["id"] for one in told.values()}
+        known = await self._fields(self._ids, ids - by_id.keys())
+        for id in ids:
+            own = by_id[id] if id in by_id else as_text(known.get(id, "")).split()
+            left = [key for key in own if key not in told]
+            by_key.setdefault(3, []).append(["HSET", id, " ".join(left)] if left else ["HDEL", id])
 
     async def _rows(self, keys: Sequence[str]) -> list[Row]:
         return [

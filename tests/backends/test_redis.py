@@ -16,7 +16,7 @@ from context_compressor.backends import changes
 from context_compressor.backends import redis as backend
 from context_compressor.backends.redis import Client, RedisHistory
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.memory.history import Add, Delete
+from context_compressor.memory.history import Add, Delete, Mark
 from tests.memory.contract import make_msg
 from tests.memory.history_contract import HistoryContract
 from tests.memory.test_history import MemoryOverHistoryContract
@@ -227,3 +227,9 @@ async def test_deleted_messages_are_forgotten_after_a_while(
     await history.write([Delete(["0"])])
     assert [entry.key for entry in await history.read(after=1) if entry.msg is None] == ["0"]
     assert (await history.head()).size == 5
+    kept = {one: await client.hlen(one) for one in history._keys[1:3]}
+    assert list(kept.values()) == [6, 6], "messages and ids"
+    for number in range(5):
+        await history.write([Mark([str(number)], add="x")])
+    await history.write([Add(make_msg("0")), Delete(["1"])])  # it came back as it was to be forgotten
+    assert [entry.key for entry in await history.read()] == ["b", "2", "3", "4", "0"]
