@@ -140,7 +140,7 @@ class HandingOver:
                     raise
                 self.failures += 1
                 logger.warning(
-                    "%d departures wait to be handed over, until the next event or start: %r",
+                    "%d departures wait to be handed over, until the next call or start: %r",
                     len(self.waiting()),
                     error,
                 )
