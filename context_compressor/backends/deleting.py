@@ -12,6 +12,7 @@ from typing import Any
 from context_compressor.backends.namespaces import FileNamespace, Namespace, namespace_of, refs_of_states
 from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
+from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.compression.edits import kept_refs_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
@@ -110,7 +111,8 @@ async def delete_session(
     Args:
         base: a `SQLAlchemyMemory` or a `RedisMemory`.
         store: where its texts are; None: it has none, or they stay.
-        own_namespace: whether nothing else uses the namespace, whatever it looks like: then all of it goes.
+        own_namespace: whether nothing else uses the namespace, whatever it looks like: then all of it goes,
+            as it does where the namespace is the ids of user and session.
         grace_seconds: how long a text counts as young.
         rewrite: whether to rewrite SQLite's files, which takes as long as copying them: remains of what was
             deleted may lie between the rows.
@@ -129,7 +131,7 @@ async def delete_session(
     own = await _named_by(history)
     reminders = [*directory.reminders, *await _check_store(store, own)]
     others: list[set[str]] = []
-    if store is not None and not own_namespace:
+    if store is not None and not (own_namespace or _is_its_own(store, user_id, session_id)):
         others = await directory.named_refs((user_id, session_id))
     done = Deletion(user_id, session_id, directory.place, _name(store), not_reached=reminders)
     done.objects += await directory.remove(user_id, session_id)
@@ -195,6 +197,11 @@ async def delete_messages(
     if rewrite:
         await _rewrite(done, directory, store, wait_seconds)
     return done
+
+
+def _is_its_own(store: OffloadStore, user_id: str, session_id: str) -> bool:
+    space = namespace_of(store)
+    return isinstance(space, PackedOffloadStore) and space.is_of(user_id, session_id)
 
 
 async def _named_by(history: History) -> set[str]:

@@ -11,7 +11,7 @@ from importlib import import_module
 from math import inf
 from typing import Any, Self, TypeVar
 
-from context_compressor.backends.records import from_bytes, to_bytes
+from context_compressor.backends.records import digest, from_bytes, to_bytes
 from context_compressor.errors import (
     InvalidArgumentError,
     OffloadCollisionError,
@@ -133,6 +133,9 @@ class PackedOffloadStore(ABC):
         max_bytes: bytes that the namespace may hold; None: any. A text that does not fit is refused, none is
             removed for it. What others write there meanwhile is counted once a minute.
     """
+
+    _namespace = ""
+    """What stands for the namespace where its name may be any."""
 
     def __init__(self, packing: Packing, label: str, max_bytes: int | None = None) -> None:
         check_limit("max_bytes", max_bytes, whole=True)
@@ -284,6 +287,10 @@ class PackedOffloadStore(ABC):
             OffloadError: they could not be found or removed.
         """
         return []  # a store that writes whole texts or none has none
+
+    def is_of(self, user_id: str, session_id: str) -> bool:
+        """Tell whether the namespace is these ids of a user and a session: nothing else uses it."""
+        return self._namespace == digest(user_id, session_id)
 
     @abstractmethod
     async def namespaces(self) -> list[Self]:

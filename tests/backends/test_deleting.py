@@ -193,6 +193,23 @@ async def test_a_text_that_another_session_names_stays(tmp_path: Path, server: A
         assert await store.refs() == []
 
 
+async def test_texts_under_the_ids_of_a_session_are_its_own(tmp_path: Path, server: Any) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/memory.db"
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        stores = {name: SQLAlchemyOffloadStore(url, ("u", name)) for name in ("one", "two")}
+        said = [Msg("user", f"the same long text in both {n}. " * 80, "user", id=f"{n}") for n in range(20)]
+        for name, store in stores.items():
+            async with CompressedMemory(directory.history("u", name), store=store, **BUDGET) as memory:
+                await memory.add([msg.copy() for msg in said])
+                await memory.get_memory()
+        assert await stores["one"].refs() == await stores["two"].refs() != []
+        done = await delete_session(directory.history("u", "one"), stores["one"])
+        assert (done.kept, await stores["one"].refs()) == ([], [])
+        assert await stores["two"].refs()
+        for store in stores.values():
+            await closed(store)
+
+
 async def test_a_store_that_has_none_of_the_texts_is_refused(tmp_path: Path, server: Any) -> None:
     async with sessions_in("sqlite", server, tmp_path, "") as directory:
         store = FileOffloadStore(tmp_path / "texts", "chat")
