@@ -11,8 +11,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 try:
-    from redis.asyncio import ConnectionPool, Redis, RedisCluster
-    from redis.exceptions import RedisClusterException
+    from redis.asyncio import ConnectionPool, Redis
 except ImportError as error:
     raise ImportError(
         f"RedisMemory needs the Redis client: pip install 'agent-context-compressor[redis]' ({error})"
@@ -34,6 +33,7 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack_ascii,
 )
+from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, make_ready
 from context_compressor.backends.redis_keys import (
     CLAIM,
     PARTS,
@@ -48,12 +48,10 @@ from context_compressor.backends.redis_keys import (
 )
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.compression.edits import edit_to_dict
-from context_compressor.errors import ConflictError, InvalidArgumentError, check_number
+from context_compressor.errors import ConflictError, InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, ledger_entries
 from context_compressor.messages.skeletons import skeleton_of
-
-Client = Redis | RedisCluster
 
 _AT_ONCE = 500
 """Fields that one command asks for."""
@@ -135,51 +133,6 @@ class RedisMemory(MemoryBase):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def check_keys(key_prefix: object, key_ttl: object) -> None:
-    """Raise InvalidArgumentError where one of these is wrong."""
-    if not isinstance(key_prefix, str) or set("{}") & set(key_prefix):
-        raise InvalidArgumentError(f"key_prefix: expected a string without braces, got {key_prefix!r}")
-    if key_ttl is not None:
-        check_number("key_ttl", key_ttl, 1, is_whole=True)
-
-
-def client_for(url: str, name: str = "url_or_pool", **options: Any) -> Client:
-    """Return a client for a URL.
-
-    Raises:
-        InvalidArgumentError: it is none; the text calls it by `name`.
-    """
-    scheme, mark, rest = url.partition("://")
-    kind, _, extension = scheme.partition("+")
-    try:
-        if extension == "cluster":
-            return RedisCluster.from_url(f"{kind}{mark}{rest}", decode_responses=True, **options)
-        made: Redis = Redis.from_url(url, decode_responses=True, **options)
-        connect: Any = made.connection_pool.make_connection
-        connect()  # which opens nothing yet, and finds options that are none
-    except (ValueError, AttributeError, TypeError, RedisClusterException) as error:
-        raise InvalidArgumentError(f"{name}: {error}; expected such as 'redis://localhost:6379/0'") from error
-    return made
-
-
-def client_over(given: object) -> Client:
-    """Return the client that was given, or one over a pool."""
-    if isinstance(given, Redis | RedisCluster):
-        return given
-    if isinstance(given, ConnectionPool):
-        return Redis(connection_pool=given)
-    raise InvalidArgumentError(
-        "url_or_pool: expected a URL, a redis.asyncio ConnectionPool, Redis or RedisCluster, got "
-        f"{type(given).__name__}"
-    )
-
-
-async def make_ready(client: Client) -> None:
-    """Let a client of a cluster learn its nodes: where many first commands do so at once, redis-py fails."""
-    if isinstance(client, RedisCluster):
-        await client.initialize()
 
 
 class RedisHistory:

@@ -9,7 +9,8 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from context_compressor.backends.records import digest, unpack_ascii
-from context_compressor.backends.redis import Client, RedisHistory, check_keys, client_for
+from context_compressor.backends.redis import RedisHistory
+from context_compressor.backends.redis_clients import Client, check_keys, client_for
 from context_compressor.backends.redis_keys import as_text, digests_under, keys_like, stem_under
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.backends.sessions import (

@@ -11,13 +11,7 @@ from typing import Any, Self
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import as_namespace
-from context_compressor.backends.redis import (
-    Client,
-    check_keys,
-    client_for,
-    client_over,
-    make_ready,
-)
+from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, make_ready
 from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText

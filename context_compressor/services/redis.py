@@ -7,14 +7,8 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import Standing
-from context_compressor.backends.redis import (
-    Client,
-    RedisHistory,
-    RedisMemory,
-    check_keys,
-    client_for,
-    client_over,
-)
+from context_compressor.backends.redis import RedisHistory, RedisMemory
+from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over
 from context_compressor.backends.redis_store import RedisOffloadStore
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.errors import InvalidArgumentError

@@ -14,7 +14,8 @@ from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, RedisMemory
 from context_compressor.backends import changes
 from context_compressor.backends import redis as backend
-from context_compressor.backends.redis import Client, RedisHistory
+from context_compressor.backends.redis import RedisHistory
+from context_compressor.backends.redis_clients import Client
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.history import Add, Delete, Mark
 from tests.memory.contract import make_msg

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from context_compressor.backends.redis import Client
 from context_compressor.backends.redis import RedisMemory as _RedisMemory
+from context_compressor.backends.redis_clients import Client
 from context_compressor.backends.sqlalchemy import SQLAlchemyMemory
 from context_compressor.integrations.agentscope.memory import AgentScopeCompressedMemory
 
