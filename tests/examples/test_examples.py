@@ -118,6 +118,7 @@ async def test_an_agent_of_sixty_turns_is_never_refused(name: str, options: list
         assert raw > 200_000
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("options", [[], ["--stream"]], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", ["openai_agent.py", "dashscope_agent.py"])
 async def test_what_a_model_wrote_goes_back_with_its_calls(name: str, options: list[str]) -> None:

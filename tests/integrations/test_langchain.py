@@ -88,7 +88,7 @@ async def run(agent: Any, how: str, given: Any, config: Any) -> Any:
     return states[-1]
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("how", "options"),
     [

@@ -99,7 +99,7 @@ async def go(agent: Agent[Any, str], how: str, prompt: str = REQUEST, **options:
     return (await agent.run(prompt, event_stream_handler=listen, **options)).all_messages()
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("model_class", "how"),
     [

@@ -375,6 +375,7 @@ async def test_what_is_no_summary_is_rejected(wrong: object):
         await checked(Acting(act))
 
 
+@pytest.mark.variants(9)
 @pytest.mark.parametrize(
     "piece",
     [

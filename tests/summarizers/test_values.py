@@ -135,6 +135,7 @@ def test_what_is_quoted_word_for_word_has_no_mark(text: str):
     assert mark_values(text, text).marked == 0
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("piece", ["a_1 ", "1,2,", '"a b" ', "/a", "1:2", "不 1。", "a.b", "-- 1", "…"])
 def test_a_megabyte_is_read_in_linear_time(piece: str):
     text = piece * (2**19 // len(piece))

@@ -235,6 +235,7 @@ class Summarising:
         return answer(tool_calls=[read(self.turn)]) if self.turn < self.turns else answer("All were read.")
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("threshold", [2_000, 2_200], ids=["summarises-often", "summarises-sometimes"])
 @whole_and_streamed
 @on_every_wire
