@@ -147,6 +147,13 @@ def start_cluster(folder: Path) -> Started:
     )
     if told.returncode:
         pytest.fail(f"the cluster was not made:\n{told.stdout[-2_000:]}{told.stderr[-1_000:]}")
+    end = time.monotonic() + _START_SECONDS
+    for one in made:  # each is told of the others, and takes commands some time after that
+        asked = ["redis-cli", "-p", str(one.port), "cluster", "info"]
+        while b"cluster_state:ok" not in subprocess.run(asked, capture_output=True, check=False).stdout:
+            if time.monotonic() > end:
+                pytest.fail(f"the cluster's node at {one.port} takes no commands")
+            time.sleep(0.05)
     return Started(made[0].process, made[0].port, tuple(one.process for one in made[1:]))
 
 
