@@ -11,16 +11,13 @@ from datetime import UTC, datetime
 from typing import Any, Self
 from uuid import uuid4
 
-try:
+from context_compressor.errors import InvalidArgumentError, OffloadError, naming_extras
+
+with naming_extras():
     import fsspec
     from fsspec.core import url_to_fs
-except ImportError as error:
-    raise ImportError(
-        f"FsspecOffloadStore needs fsspec: pip install 'agent-context-compressor[fsspec]' ({error})"
-    ) from error
 
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
-from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.offload.folders import FILE_NAME, NAMESPACE, check_namespace
 from context_compressor.offload.store import REF_PREFIX, StoredText
 

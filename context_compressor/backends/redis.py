@@ -10,12 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Self
 from uuid import uuid4
 
-try:
+from context_compressor.errors import ConflictError, InvalidArgumentError, naming_extras
+
+with naming_extras():
     from redis.asyncio import ConnectionPool, Redis
-except ImportError as error:
-    raise ImportError(
-        f"RedisMemory needs the Redis client: pip install 'agent-context-compressor[redis]' ({error})"
-    ) from error
 
 from context_compressor.backends.changes import TOLD_WRITES, Batch, Place, Row, check, touched_by
 from context_compressor.backends.records import (
@@ -48,7 +46,6 @@ from context_compressor.backends.redis_keys import (
 )
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.compression.edits import edit_to_dict
-from context_compressor.errors import ConflictError, InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, ledger_entries
 from context_compressor.messages.skeletons import skeleton_of

@@ -6,17 +6,12 @@ compare it and how long a key may be.
 
 from __future__ import annotations
 
-try:
-    import sqlalchemy  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "SQLAlchemyMemory needs SQLAlchemy 2 and a driver: pip install 'agent-context-compressor[sql]' "
-        f"({error})"
-    ) from error
+from context_compressor.errors import naming_extras
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
-from sqlalchemy.dialects.mysql import LONGBLOB
-from sqlalchemy.types import TypeEngine
+with naming_extras():
+    from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
+    from sqlalchemy.dialects.mysql import LONGBLOB
+    from sqlalchemy.types import TypeEngine
 
 SCHEMA_VERSION = 1
 _PREFIX = "context_compressor_"
