@@ -20,7 +20,7 @@ PACKAGE = ROOT / "context_compressor"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
-MAX_MODULE_LINES = 450
+MAX_MODULE_LINES = 900
 
 EXTRA_NAMES = {
     "AsyncSQLAlchemyMemory",
@@ -240,7 +240,7 @@ def test_making_a_memory_reads_no_vocabulary() -> None:
 
 
 def test_modules_stay_short() -> None:
-    """A module longer than this is two modules, unless its first line says why it is long."""
+    """A module is one concept, and a concept is not cut in two: longer than this, its first line says why."""
     programs = [path for folder in ("benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")]
     programs = [path for path in programs if ".venvs" not in path.parts]  # what peers are installed in
     texts = {str(path): path.read_text(encoding="utf-8").splitlines() for path in MODULES + programs}
