@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copyreg
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 
 class ContextCompressorError(Exception):
@@ -151,6 +153,39 @@ def naming_extras() -> Iterator[None]:
         raise ImportError(
             f"{package} is missing: pip install 'agent-context-compressor[{_EXTRAS[package]}]' ({error})"
         ) from error
+
+
+_SHORTEST_SECRET = 3
+"""Characters; what is shorter stands in any text by chance."""
+
+
+def shown_url(url: str) -> str:
+    """Return a URL that may be shown: without a password, and without the values of its query.
+
+    What could be read in two ways, since a password has "?" or "#" in it, is hidden as a whole.
+    """
+    scheme, mark, rest = url.partition(":")
+    slashes = rest[: len(rest) - len(rest.lstrip("/"))]
+    named, at, place = rest[len(slashes) :].rpartition("@")
+    if mark and (re.search(r"[?#]", named) or (at and len(slashes) < 2)):
+        return f"{scheme}:{slashes}***"
+    if ":" in named:
+        named = f"{named.partition(':')[0]}:***"
+    elif at and len(slashes) == 2:
+        named = "***"  # a name alone may be a token; behind a third slash it is a path
+    bare = re.split(r"[?#]", place)[0]
+    query = f"{place[len(bare)]}***" if bare != place else ""
+    return f"{scheme}{mark}{slashes}{named}{at}{bare}{query}"
+
+
+def without_secrets(error: object, url: str) -> str:
+    """Return what an error says of a URL, without the pieces that `shown_url` hides."""
+    said, shown = str(error).replace(url, shown_url(url)), re.split(r"[/?#@:&=]", shown_url(url))
+    pieces = {piece for text in (url, unquote(url)) for piece in re.split(r"[/?#@:&=]", text)}
+    for piece in sorted(pieces.difference(shown), key=len, reverse=True):
+        if len(piece) >= _SHORTEST_SECRET:
+            said = said.replace(piece, "***")
+    return said
 
 
 def check_members(

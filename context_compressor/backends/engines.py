@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 
 from context_compressor.backends.tables import SCHEMA_VERSION, metadata, schema
 from context_compressor.backends.writing import Again
-from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
+from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, without_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -91,9 +91,9 @@ def engine_for(url: str) -> AsyncEngine:
         engine = create_async_engine(url, **_POOL if _is_file(url) else {})
     except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError, ValueError) as error:
         raise InvalidArgumentError(
-            f"engine_or_session: {error}; expected a URL with an asyncio driver, such as "
-            "'sqlite+aiosqlite:///memory.db'"
-        ) from error
+            f"engine_or_session: {without_secrets(error, url)}; expected a URL with an asyncio driver, such "
+            "as 'sqlite+aiosqlite:///memory.db'"
+        ) from None
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine.sync_engine, "connect")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 from uuid import uuid4
 
-from context_compressor.errors import InvalidArgumentError, OffloadError, naming_extras
+from context_compressor.errors import InvalidArgumentError, OffloadError, naming_extras, without_secrets
 
 with naming_extras():
     import fsspec
@@ -65,7 +65,7 @@ class FsspecOffloadStore(PackedOffloadStore):
             self._options = {"use_listings_cache": False, **options}
             made, path = url_to_fs(url, skip_instance_cache=True, **self._options)
         except (ValueError, ImportError, TypeError) as error:
-            raise InvalidArgumentError(f"url: {error}") from error
+            raise InvalidArgumentError(f"url: {without_secrets(error, url)}") from None
         self._root = path.rstrip("/")
         self._folder = f"{self._root}/{name}"
         self._protocol = protocol

@@ -7,7 +7,7 @@ from typing import Any
 
 from context_compressor.backends.sessions import SessionDirectory
 from context_compressor.backends.stores import PackedOffloadStore
-from context_compressor.errors import InvalidArgumentError, naming_extras
+from context_compressor.errors import InvalidArgumentError, naming_extras, shown_url
 from context_compressor.offload.files import FileOffloadStore
 
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
@@ -42,8 +42,9 @@ def open_sessions(url: str, *, key_prefix: str = "") -> SessionDirectory:
         ImportError: a package is missing; the text names the extra.
     """
     if not isinstance(url, str) or "://" not in url:
+        told = shown_url(url) if isinstance(url, str) else url
         raise InvalidArgumentError(
-            f"url: expected such as 'sqlite:///memory.db', 'postgresql://...' or 'redis://...', got {url!r}"
+            f"url: expected such as 'sqlite:///memory.db', 'postgresql://...' or 'redis://...', got {told!r}"
         )
     if scheme_of(url) in REDIS_SCHEMES:
         from context_compressor.backends.redis_sessions import RedisSessions

@@ -7,7 +7,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.exceptions import RedisClusterException
 
-from context_compressor.errors import InvalidArgumentError, check_number
+from context_compressor.errors import InvalidArgumentError, check_number, without_secrets
 
 Client = Redis | RedisCluster
 
@@ -35,7 +35,10 @@ def client_for(url: str, name: str = "url_or_pool", **options: Any) -> Client:
         connect: Any = made.connection_pool.make_connection
         connect()  # which opens nothing yet, and finds options that are none
     except (ValueError, AttributeError, TypeError, RedisClusterException) as error:
-        raise InvalidArgumentError(f"{name}: {error}; expected such as 'redis://localhost:6379/0'") from error
+        raise InvalidArgumentError(
+            f"{name}: {without_secrets(error, url)}; expected such as 'redis://localhost:6379/0', and in a "
+            "password %2F for /, %23 for #, %3F for ?, %40 for @"
+        ) from None  # that error shows pieces of the URL
     return made
 
 

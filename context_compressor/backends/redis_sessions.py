@@ -20,7 +20,7 @@ from context_compressor.backends.sessions import (
     StoredObject,
     refs_in,
 )
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, shown_url
 from context_compressor.memory.history import Change, Head
 
 _FIELDS = 500
@@ -81,7 +81,7 @@ class RedisSessions(SessionDirectory):
             InvalidArgumentError: it is no URL of Redis, or the prefix has braces.
         """
         check_keys(key_prefix, None)
-        return cls(client_for(url), key_prefix, is_own=True, place=without_password(url))
+        return cls(client_for(url), key_prefix, is_own=True, place=shown_url(url))
 
     @classmethod
     def beside(cls, history: RedisHistory) -> tuple[RedisSessions, str, str]:
@@ -191,11 +191,3 @@ class RedisSessions(SessionDirectory):
             edit = unpack_ascii(told)["edit"]
             if edit is not None:
                 yield edit
-
-
-def without_password(url: str) -> str:
-    """Return a URL that may be shown."""
-    scheme, mark, rest = url.partition("://")
-    named, at, host = rest.rpartition("@")
-    user = named.partition(":")[0]
-    return f"{scheme}{mark}{f'{user}:***' if ':' in named else user}{at}{host}"

@@ -23,7 +23,7 @@ from context_compressor.backends.sessions import (
 )
 from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
 from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts
-from context_compressor.errors import ConflictError, InvalidArgumentError
+from context_compressor.errors import ConflictError, InvalidArgumentError, shown_url, without_secrets
 from context_compressor.memory.history import Change, Head
 
 _REMINDERS = {
@@ -48,7 +48,8 @@ class SQLSessions(SessionDirectory):
     def __init__(self, engine: AsyncEngine, *, is_own: bool) -> None:
         self.engine = engine
         self._is_own = is_own
-        self.place = engine.url.render_as_string(hide_password=True)
+        self._url = engine.url.render_as_string(hide_password=False)
+        self.place = shown_url(self._url)
         self.reminders = [_REMINDERS.get(engine.dialect.name, _OTHERWISE)]
 
     @classmethod
@@ -100,7 +101,9 @@ class SQLSessions(SessionDirectory):
             ) from error
         except Exception as error:  # of SQLAlchemy, or, as it is, of a driver
             reason = getattr(error, "orig", None) or error
-            raise InvalidArgumentError(f"{self.place}: cannot be used: {reason}") from error
+            raise InvalidArgumentError(
+                f"{self.place}: cannot be used: {without_secrets(reason, self._url)}"
+            ) from error
         if not (has_tables or may_make):
             raise InvalidArgumentError(f"{self.place}: holds no sessions (there is no table {sessions.name})")
 

@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, shown_url
 from context_compressor.readers import MAX_UNPACKED, Format
 from context_compressor.summarizers.protocol import Summarizer
 
@@ -127,7 +127,7 @@ def check_store(path: str, shown: str) -> Path:
     directory = Path(path)
     if not directory.is_dir():
         what = "is no directory" if directory.exists() else "does not exist"
-        raise CommandError(f"{shown}: {what}; name the directory given to compress or the memory")
+        raise CommandError(f"{shown_url(shown)}: {what}; name the directory given to compress or the memory")
     return directory
 
 

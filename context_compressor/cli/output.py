@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.options import CommandError, check_path
+from context_compressor.errors import shown_url
 from context_compressor.messages.text import one_line
 
 _LEAST_FOLDED = 16
@@ -110,6 +111,8 @@ def check_folder(name: str, option: str) -> None:
     """Refuse a directory that could hold nothing, before any work is done."""
     check_path(name, option)
     folder = Path(name)
+    if "://" in name:
+        raise CommandError(f"{option} {shown_url(name)}: a URL, where a directory is expected")
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"{option} {name}: is not a directory")
 

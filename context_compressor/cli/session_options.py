@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from context_compressor.cli.options import NO, CommandError, check_path
-from context_compressor.errors import ContextCompressorError
+from context_compressor.errors import ContextCompressorError, shown_url
 
 if TYPE_CHECKING:  # their packages are extras
     from context_compressor.backends.sessions import SessionDirectory, SessionInfo
@@ -162,7 +162,7 @@ def opened_store(
         return None
     check_path(where, "--store")
     if "://" not in where and is_read and not Path(where).is_dir():
-        raise CommandError(f"--store {where}: there is no such directory")
+        raise CommandError(f"--store {shown_url(where)}: there is no such directory")
     from context_compressor.backends.opening import open_store
 
     try:
@@ -178,7 +178,7 @@ def opened_store(
     try:
         made = open_store(where, namespace, key_prefix=key_prefix, encryption_key=key, options=told)
     except (ValueError, TypeError) as error:
-        raise CommandError(f"--store {where}: {error}") from None
+        raise CommandError(f"--store {shown_url(where)}: {error}") from None
     stack.push_async_callback(_closed, made)
     return made
 
