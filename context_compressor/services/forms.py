@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
 from itertools import groupby
 from typing import Any
 
@@ -148,25 +149,30 @@ def write_messages(messages: list[Msg], like: object = None) -> list[Any]:
 def _write_object(msg: Msg, noted: Mapping[str, Any]) -> Any:
     """Return the object again, or its `Msg` where its class is not loaded, or does not take what is stored.
 
-    What is stored names a class. None is imported for that, and only classes that read messages are used.
+    What is stored names a class, and anybody may have written it. Nothing is imported for that, and only
+    classes of messages are used: those whose objects have a role and a content.
     """
     module, _, path = str(noted.get("as")).partition(":")
     kind: Any = sys.modules.get(module)
     for name in path.split("."):
-        kind = getattr(kind, name, None)
-    data = noted.get("data")
+        # Not getattr, for which a module may import another.
+        kind = getattr(kind, "__dict__", {}).get(name)
     try:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind.model_validate(data)
-        if isinstance(kind, type) and {"role", "content"} <= _names_of(data) and hasattr(kind, "to_dict"):
-            return kind.from_dict(data)  # type: ignore[attr-defined]
+        if isinstance(kind, type) and {"role", "content"} <= _members_of(kind):
+            data: Any = noted.get("data")
+            if issubclass(kind, BaseModel):
+                return kind.model_validate(data)
+            if hasattr(kind, "to_dict"):
+                return kind.from_dict(data)  # type: ignore[attr-defined]
     except Exception:
         return msg
     return msg
 
 
-def _names_of(data: object) -> set[str]:
-    return set(data) if isinstance(data, dict) else set()
+def _members_of(kind: type) -> set[str]:
+    """Return what objects of a class have, as far as the class says."""
+    fields = kind.model_fields if issubclass(kind, BaseModel) else signature(kind).parameters
+    return {*fields, *dir(kind)}
 
 
 def text_of(messages: list[Msg]) -> str:

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel
 from redis.asyncio import Redis
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -372,6 +373,15 @@ async def test_what_is_wrong_is_refused_by_name_and_changes_nothing(
         assert await service.search_memory(user, chat("a"), {name: 10**30}) == chat("a")
 
 
+class Order(BaseModel):
+    """A model of an application, that does something where it is made."""
+
+    made: ClassVar[list[Any]] = []
+
+    def model_post_init(self, context: Any) -> None:
+        self.made.append(context)
+
+
 class _Bare:
     role, content = "user", "a"
 
@@ -379,10 +389,12 @@ class _Bare:
 async def test_a_class_is_made_of_what_is_stored_only_where_it_reads_messages(
     service: MemoryService, user: str
 ) -> None:
-    for name in ("os:system", "subprocess:Popen", "nowhere:Message", "builtins:dict", "pathlib:Path", ":"):
+    own = f"{__name__}:Order"
+    for name in (own, "os:system", "subprocess:Popen", "nowhere:Message", "builtins:dict", ":"):
         noted = {"service": {"as": name, "data": {"role": "user", "content": "a"}}}
         await service.memory(user).add(Msg("user", "a", "user", noted))
     assert {type(one) for one in await service.list_memory(user)} == {Msg}
+    assert Order.made == []
 
 
 async def test_over_a_backend_of_its_own_it_finds_what_memories_hold(
