@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -213,6 +214,56 @@ async def test_two_conversations_at_once_do_not_mix(api: Api) -> None:
     assert all("Bob" not in text for text in talkers.requests["Ada"])
     assert all("Ada" not in text for text in talkers.requests["Bob"])
     assert talkers.heard == {"Ada": 40, "Bob": 40}
+
+
+NOTES = [{"role": "user", "content": f"Note {n}: {'word ' * 80}"} for n in range(14)]
+
+
+def served(api: Api, name: str, by: str) -> tuple[list[Any], Dict]:
+    """Return a user's list and what goes beside it: only instructions, or tools, say whose it is."""
+    text = f"This serves {name}."
+    if by == "tools":
+        tools = json.loads(json.dumps(api.tools))
+        (tools[0].get("function") or tools[0])["description"] = text
+        return list(NOTES), {"tools": tools}
+    beside = {"messages": "system", "responses": "instructions"}.get(api.name)
+    if beside is not None:
+        return list(NOTES), {beside: text}
+    return [{"role": "system", "content": text}, *NOTES], {}
+
+
+@pytest.mark.parametrize("by", ["instructions", "tools"])
+@every_stream
+async def test_no_word_of_one_user_goes_out_for_another_whose_words_and_call_ids_are_the_same(
+    api: Api, by: str
+) -> None:
+    """What a model answers, asks for and reads back may quote all that it was told."""
+
+    def quotes(messages: list[Dict], received: Received) -> Reply:
+        [name] = set(re.findall(r"This serves (\w+)", json.dumps(received.json)))
+        results = json.dumps(messages).count("a file")
+        offered = {(one.get("function") or one)["name"] for one in received.tools}
+        if results > 3 or not offered & set(OURS):
+            return answer("Done.")
+        ours = ("search_history", {"query": f"what serves {name}"}, f"ours_{results}")
+        his = ("read_file", {"number": 1}, f"call_{results}")
+        return answer(None, [ours, his] if name == "Ada" else [his])
+
+    names, stream = ["Ada", "Bob"], by == "tools"
+    async with (
+        ModelServer(quotes) as server,
+        api.open(server, True, max_total_tokens=1_000) as client,
+    ):
+        lists = {name: served(api, name, by) for name in names}
+        for name in names * 3:
+            said, beside = lists[name]
+            turn = await api.ask(client, said, stream=stream, asynchronous=True, **beside)
+            said += turn.items
+            said += api.results([(id, "a file") for id, _, _ in turn.calls])
+        sent = [json.dumps(received.json) for received in server.requests]
+    assert any("what serves" in text for text in sent)
+    for text in sent:
+        assert len({name for name in names if name in text}) == 1
 
 
 class Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -22,7 +22,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
-from context_compressor.integrations.lists import spoken_of
+from context_compressor.memory.listed import digest_of, wires_of
 from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, TOOL_NAMES
@@ -144,19 +144,13 @@ class Talk:
 
     def _fill(self, said: list[Any], notes: Dict) -> list[Any]:
         """Return the caller's list with what is ours: beside his calls, and answered inside just now."""
-        form = self._conversations.form
-        pieces = form.pieces(said)
         known = {one["after"]: Beside(**one) for one in notes.get(_NOTED, [])}
-        filled, place = list(said), 0
+        filled = list(said)
         found: list[tuple[int, Beside]] = []
-        so_far = hashlib.sha256()
-        for piece in pieces if known else ():
-            beside = known.get(so_far.hexdigest())
+        for at, place, piece in self._places(said) if known else ():
+            beside = known.get(place)
             if beside is not None and set(beside.ids) == set(self.wire.calls_in(piece)):
-                found.append((place, beside))
-            for one in spoken_of([piece]):
-                so_far.update(one.encode())
-            place += len(piece)
+                found.append((at, beside))
         for at, beside in reversed(found):
             filled = self.wire.put_back(filled, at, beside)
         return [*filled, *self._inside]
@@ -183,7 +177,8 @@ class Talk:
         if not heard.is_whole or not (ours or (self._inside and heard.calls)):
             return False
         if len(ours) < len(heard.calls):
-            beside = self.wire.beside(self._place(), heard, await self._answer(ours))
+            *_, (_, after, _) = self._places(self._said)
+            beside = self.wire.beside(after, heard, await self._answer(ours))
             beside.inside, beside.was_streamed = self._inside, was_streamed
             await self._remember(self._shown, beside)
             return False
@@ -209,13 +204,21 @@ class Talk:
         """Return a reply for the caller."""
         return self.wire.handed(reply, self.names, self._spent)
 
-    def _place(self) -> str:
-        """Return what stands for the caller's list."""
-        so_far = hashlib.sha256()
-        for piece in self._conversations.form.pieces(self._said):
-            for one in spoken_of([piece]):
-                so_far.update(one.encode())
-        return so_far.hexdigest()
+    def _places(self, said: list[Any]) -> Iterator[tuple[int, str, Sequence[Any]]]:
+        """Yield where each piece of a list begins, what stands for all that the model is told before it, and
+        the piece; an empty one behind the last.
+
+        Instructions and tools count like anything else: two users whose words and ids are the same are told
+        apart by these, and what was answered inside may quote them.
+        """
+        beside = [{"role": "system", "content": self.wire.system(self._request) or ""}]
+        beside += wires_of(self._request.get("tools") or ())
+        so_far = hashlib.sha256(digest_of(beside).encode())
+        at = 0
+        for piece in (*self._conversations.form.pieces(said), []):
+            yield at, so_far.hexdigest(), piece
+            so_far.update(digest_of(wires_of(piece)).encode())
+            at += len(piece)
 
     async def _answer(self, calls: Sequence[Call]) -> list[Answer]:
         assert self._shown is not None

@@ -51,7 +51,7 @@ class Beside:
     """What is ours where a reply called the caller's tools: put back there in every later list."""
 
     after: str
-    """What stands for the list that was replied to."""
+    """What stands for all that was replied to: the list, what goes beside it, and the tools."""
     ids: list[str]
     """Ids of the caller's calls."""
     calls: list[Dict]
