@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, InstanceOf, StrictBool, StrictInt, Tag
 
@@ -66,6 +66,8 @@ class StubEdit:
     """Tokens of the stub's text."""
     page: StrictBool = False
     """Whether the text was a page of `ref`: then `ref` names its source, and the stub says which lines."""
+    words_ref: Ref | None = None
+    """As a segment's. Its words are `text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class SegmentEdit:
     """A group of exchanges, or of earlier segments, left the view; a segment stands in for it.
 
     Its words are `text`, `notes` and `standing`, with `told`. Once it is merged, only a withdrawal of the
-    merge needs them: they are in the store then, under `words_ref`.
+    merge needs them: they are in the store alone then, under `words_ref`.
     """
 
     id: Text
@@ -98,7 +100,7 @@ class SegmentEdit:
     """Tokens of the messages that it covers, at whatever depth, each result as far as a summariser reads it;
     0: not known, as in states of earlier releases."""
     words_ref: Ref | None = None
-    """Where its words are, if they are not here."""
+    """Where its words are in the store; they may be here as well. Without `text` they are there alone."""
     items_ref: Ref | None = None
     """Of a segment that merged others, `ref_of` the transcript of its own items alone: by that it can be
     checked without the words of the others. Not stored; None where it was not reckoned yet."""
@@ -132,35 +134,48 @@ def refs_of(edit: Edit) -> tuple[str, ...]:
 
 def kept_refs_of(edit: Edit) -> tuple[str, ...]:
     """Return the refs that an edit names, and the one of its words."""
-    own = None if isinstance(edit, StubEdit) else edit.words_ref
-    return refs_of(edit) if own is None else (*refs_of(edit), own)
+    return refs_of(edit) if edit.words_ref is None else (*refs_of(edit), edit.words_ref)
 
 
 # Words in the store
 
 
-def words_of(segment: SegmentEdit) -> str:
-    """Return the words of a segment as one text to store."""
-    words = {"text": segment.text, "notes": segment.notes, "standing": segment.standing}
-    told = {"told": _plain(segment.told)} if segment.told else {}
+EditT = TypeVar("EditT", StubEdit, SegmentEdit, Edit)
+
+
+def words_of(edit: Edit) -> str:
+    """Return the words of an edit as one text to store."""
+    if isinstance(edit, StubEdit):
+        return json.dumps({"text": edit.text}, ensure_ascii=False)
+    words = {"text": edit.text, "notes": edit.notes, "standing": edit.standing}
+    told = {"told": _plain(edit.told)} if edit.told else {}
     return json.dumps(words | told, ensure_ascii=False)
 
 
-def without_words(segment: SegmentEdit, ref: str) -> SegmentEdit:
-    """Return a segment whose words are stored under a ref."""
-    return replace(segment, text="", notes=(), standing=(), told=(), words_ref=ref)
+def without_words(edit: EditT, ref: str) -> EditT:
+    """Return an edit whose words are in the store alone, under a ref."""
+    if isinstance(edit, StubEdit):
+        return replace(edit, text="", words_ref=ref)
+    return replace(edit, text="", notes=(), standing=(), told=(), words_ref=ref)
 
 
-def with_words(segment: SegmentEdit, stored: str) -> SegmentEdit:
-    """Return a segment with its words, as `words_of` gave them."""
+def with_words(edit: EditT, stored: str) -> EditT:
+    """Return an edit with its words, as `words_of` gave them.
+
+    Raises:
+        KeyError, TypeError, ValueError: it did not give them.
+    """
     words = json.loads(stored)
+    if not (isinstance(words["text"], str) and words["text"]):
+        raise ValueError(f"{edit.words_ref} holds no words")
+    if isinstance(edit, StubEdit):
+        return replace(edit, text=words["text"])
     return replace(
-        segment,
+        edit,
         text=words["text"],
         notes=tuple(words["notes"]),
         standing=tuple(words["standing"]),
         told=tuple((ItemKey(*_with_part(item)), ref) for item, ref in words.get("told", ())),
-        words_ref=None,
     )
 
 

@@ -30,10 +30,13 @@ from context_compressor.compression.edits import (
     message_id,
     name_of,
     refs_of,
+    without_words,
+    words_of,
 )
 from context_compressor.errors import InvalidStateError
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.parts import PartPath
+from context_compressor.offload.store import ref_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,10 @@ class Ledger:
         """How many live stubs there are, those inside segments included."""
         return len(self._edits) - len(self._segments)
 
+    def holds(self, edit: Edit) -> bool:
+        """Tell whether an edit holds as it is."""
+        return self._edits.get(name_of(edit)) is edit
+
     def stubs_of(self, item: ItemKey) -> Mapping[PartPath, StubEdit]:
         """Return the live stubs of an item, by address."""
         return self._stubs.get(item, {})
@@ -134,9 +141,10 @@ class Ledger:
         parents = ((id, self._segments[self._parent[id]]) for id in self._merged_with_words)
         return [self._segments[id] for id, by in parents if not by.items or by.items_ref is not None]
 
-    def standing_without_words(self) -> list[SegmentEdit]:
-        """Return the segments that stand in the view, and whose words are in the store."""
-        return [one for one in self._segments.values() if one.words_ref and one.id not in self._parent]
+    def shown_without_words(self) -> list[Edit]:
+        """Return the stubs, and the segments that stand in the view, whose words are in the store alone."""
+        bare = (edit for edit in self._edits.values() if edit.words_ref and not edit.text)
+        return [one for one in bare if isinstance(one, StubEdit) or one.id not in self._parent]
 
     def ids_under(self, segment_id: str) -> tuple[str, ...]:
         """Return the ids of the messages that a segment covers, those of the segments it merged first.
@@ -223,23 +231,27 @@ class Ledger:
             self._used_ids.add(edit.id)
             self._holder.update((item, edit.id) for item in edit.items)
             self._parent.update((child, edit.id) for child in edit.children)
-            with_words = (id for id in edit.children if self._segments[id].words_ref is None)
+            with_words = (id for id in edit.children if self._segments[id].text)
             self._merged_with_words.update(dict.fromkeys(with_words))
             self._tops.clear()
         self._name(edit)
         if earlier is not None:
             self._forget(earlier)
 
-    def replace(self, segment: SegmentEdit) -> None:
-        """Let a segment, of the same items and children, be known in other words or without them."""
-        earlier = self._segments[segment.id]
-        self._segments[segment.id] = self._edits[name_of(segment)] = segment
-        self._name(segment)
+    def replace(self, edit: Edit) -> None:
+        """Let an edit, of the same items and children, be known in other words or without them."""
+        earlier = self._edits[name_of(edit)]
+        self._edits[name_of(edit)] = edit
+        self._name(edit)
         self._forget(earlier)
-        if segment.words_ref is not None:
-            self._merged_with_words.pop(segment.id, None)
-        elif segment.id in self._parent:
-            self._merged_with_words[segment.id] = None
+        if isinstance(edit, StubEdit):
+            self._stubs[edit.item][edit.path] = edit
+            return
+        self._segments[edit.id] = edit
+        if not edit.text:
+            self._merged_with_words.pop(edit.id, None)
+        elif edit.id in self._parent:
+            self._merged_with_words[edit.id] = None
 
     def _name(self, edit: Edit) -> None:
         self._named.update(refs_of(edit))
@@ -349,14 +361,19 @@ class Ledger:
         other.decisions = deepcopy(self.decisions)
         return other
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the ledger as JSON-like data; `load` reads it back."""
+    def to_dict(self, *, with_words: bool = True) -> dict[str, Any]:
+        """Return the ledger as JSON-like data; `load` reads it back.
+
+        Args:
+            with_words: whether edits have their words; else each names where those belong in the store.
+        """
+        edits = self._edits.values() if with_words else map(_bare, self._edits.values())
         return {
             "frontier": self.frontier,
             "pending": sorted(self.pending),
             "unwanted": sorted(self.unwanted),
             "withdrawn_ids": sorted(self._used_ids - self._segments.keys()),
-            "entries": [edit_to_dict(edit) for edit in self._edits.values()],
+            "entries": [edit_to_dict(edit) for edit in edits],
         }
 
     @classmethod
@@ -387,6 +404,10 @@ class Ledger:
         if len(set(edit.items)) < len(edit.items) or len(set(edit.children)) < len(edit.children):
             return "an item or a child comes twice"
         return next((f"item {i.key!r} is in another segment" for i in edit.items if i in self._holder), None)
+
+
+def _bare(edit: Edit) -> Edit:
+    return without_words(edit, edit.words_ref or ref_of(words_of(edit))) if edit.text else edit
 
 
 def _children_first(edits: Iterable[Edit]) -> list[Edit]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from context_compressor.compression.edits import (
     SEGMENT_PART,
+    EditT,
     ItemKey,
     SegmentEdit,
     StubEdit,
@@ -116,10 +117,10 @@ class Recovery:
             return None
         return self._render(segment, merged)
 
-    async def _with_words(self, segment: SegmentEdit) -> SegmentEdit:
-        """Return a segment with its words, which may be in the store."""
-        ref = segment.words_ref
-        return segment if ref is None else with_words(segment, await self._read(ref))
+    async def _with_words(self, edit: EditT) -> EditT:
+        """Return an edit with its words, which may be in the store alone."""
+        ref = None if edit.text else edit.words_ref
+        return edit if ref is None else with_words(edit, await self._read(ref))
 
     def _render(self, segment: SegmentEdit, merged: Iterable[SegmentEdit]) -> Transcript | None:
         """Return the transcript of merged segments and a segment's own items; None when an item is gone."""
@@ -143,13 +144,14 @@ class Recovery:
         """Withdraw stubs and segments whose messages are gone or say something else now, and those of
         segments that were told of such messages.
 
-        Segments that stand in the view again get their words back. Nobody else may change stubs and segments
-        meanwhile.
+        Stubs, and segments that stand in the view again, get their words back. Nobody else may change stubs
+        and segments meanwhile.
 
         Args:
             characters: of all texts; where they are many, the work is done in threads.
         """
         ledger = self._ledger
+        await self._give_words_back()
         stubs = list(ledger.stubs())
         outdated = await run_off_loop(characters, lambda: [s.item for s in stubs if self._is_outdated(s)])
         for item in outdated:
@@ -177,20 +179,30 @@ class Recovery:
                     ledger.withdraw_segment(segment_id)
 
     async def _give_words_back(self) -> None:
-        """Give their words to segments that stand in the view; withdraw those whose words cannot be read."""
+        """Give their words to edits that are shown; withdraw those whose words cannot be read."""
         is_answering = True
-        while standing := self._ledger.standing_without_words():
-            for segment in standing:
+        lost: list[str] = []
+        while shown := self._ledger.shown_without_words():
+            for edit in filter(self._ledger.holds, shown):  # one may go with another
                 try:
                     if not is_answering:
-                        raise OffloadNotFoundError(f"the words of {segment.id} were not asked for")
-                    self._ledger.replace(await self._with_words(segment))
+                        raise OffloadNotFoundError(f"{edit.words_ref} was not asked for")
+                    self._ledger.replace(await self._with_words(edit))
                 except (OffloadError, KeyError, TypeError, ValueError) as error:
-                    logger.warning("%s is withdrawn, its words cannot be read: %s", segment.id, error)
+                    lost.append(str(error))
                     is_answering = (
                         isinstance(error, OffloadCorruptError | OffloadNotFoundError) and is_answering
                     )
-                    self._ledger.withdraw_segment(segment.id)
+                    if isinstance(edit, StubEdit):
+                        self._ledger.withdraw(edit.item)
+                    else:
+                        self._ledger.withdraw_segment(edit.id)
+        if lost:
+            logger.warning(
+                "%d stand-ins are withdrawn, their words cannot be read, the last for: %s",
+                len(lost),
+                lost[-1],
+            )
 
     def _is_outdated(self, stub: StubEdit) -> bool:
         """Tell whether a message no longer has the text for which a stub stands."""

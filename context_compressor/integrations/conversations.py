@@ -116,6 +116,8 @@ class Conversations:
         counter: measures messages; offline tiktoken when None.
         states: where states are kept beyond this process; None: nowhere.
         with_tools: whether the agents have the read-back tools, which stand-ins then name.
+        with_words: whether states have the words of stand-ins; else those are in the store, and states name
+            them.
         fields: any field of `CompressionConfig`.
 
     Raises:
@@ -133,6 +135,7 @@ class Conversations:
         counter: TokenCounter | None = None,
         states: States | None = None,
         with_tools: bool = True,
+        with_words: bool = True,
         **fields: Any,
     ) -> None:
         check_collaborators(None, store, summarizer, counter, on_event)
@@ -148,6 +151,7 @@ class Conversations:
         self._on_event = on_event
         self._states = states
         self._with_tools = with_tools
+        self._with_words = with_words
         self._known: OrderedDict[int, Conversation] = OrderedDict()
 
     async def view(
@@ -215,7 +219,7 @@ class Conversations:
             yield memory
 
     def _call(self, one: Conversation) -> Call:
-        return Call(self.config, one.store, self._summarizer, self._counter, self.form)
+        return Call(self.config, one.store, self._summarizer, self._counter, self.form, self._with_words)
 
     async def _show(
         self,
@@ -312,11 +316,16 @@ class Conversations:
         return found[0] if found else Conversation(name, [], {}, self._store_for())
 
     def _known_as(self, name: str, state: Mapping[str, Any]) -> Conversation:
-        """Return the conversation that has this very state, its memory at hand; else one with that alone."""
+        """Return the conversation that has this very state, its memory at hand; else one with that alone.
+
+        An older state, or a branch, finds the texts where the newest one of that name has them.
+        """
         if not isinstance(state, Mapping):
             raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
-        same = (one for one in list(self._known.values()) if one.name == name and one.state == state)
-        return next(same, None) or Conversation(name, [], dict(state), self._store_for())
+        named = [one for one in list(self._known.values()) if one.name == name]
+        same = next((one for one in named if one.state == state), None)
+        store = named[-1].store if named else self._store_for()
+        return same or Conversation(name, [], dict(state), store)
 
     def _store_for(self) -> OffloadStore:
         return InMemoryOffloadStore() if self._store is None else self._store

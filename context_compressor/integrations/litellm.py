@@ -211,8 +211,11 @@ def _remember(kept: OrderedDict[str, T], name: str, one: T) -> None:
 
 
 def _asked(model: str | Mapping[str, Any]) -> AskedModel:
-    """Return a summariser that asks a model by its name, or with more arguments for `litellm.acompletion`."""
-    arguments = {"model": model} if isinstance(model, str) else dict(model)
+    """Return a summariser that asks a model by its name, or with more arguments for `litellm.acompletion`.
+
+    Loggers hear nothing of it unless these say `"no-log": False`; hooks that come before a call find a mark.
+    """
+    arguments = {"no-log": True, **({"model": model} if isinstance(model, str) else model)}
     if not isinstance(arguments.get("model"), str):
         raise InvalidArgumentError("summarizer: a dict of arguments needs the name of a model, 'model'")
 
@@ -220,7 +223,9 @@ def _asked(model: str | Mapping[str, Any]) -> AskedModel:
         messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
         asking = _ASKING.set(True)
         try:
-            response: Any = await litellm.acompletion(**{**arguments, "messages": messages, "stream": False})
+            marked = {**(arguments.get("metadata") or {}), "context_compressor": "summary"}
+            asked = {**arguments, "messages": messages, "stream": False, "metadata": marked}
+            response: Any = await litellm.acompletion(**asked)
         finally:
             _ASKING.reset(asking)
         [choice, *_], usage = response.choices, response.usage

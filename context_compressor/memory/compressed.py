@@ -482,7 +482,7 @@ class CompressedMemory(MemoryBase):
         self.base.load_state_dict({k: v for k, v in state.items() if k != SAVED_KEY}, strict=strict)
         self._start_from(loaded)
 
-    def _save(self) -> dict[str, Any]:
+    def _save(self, *, with_words: bool = True) -> dict[str, Any]:
         return to_saved(
             self._tracker.state,
             self.counter,
@@ -490,6 +490,7 @@ class CompressedMemory(MemoryBase):
             prepared=self._runner.background.refs() | self._tracker.branches.refs(),
             followed=self._follower.followed(),
             markers=self._follower.markers,
+            with_words=with_words,
         )
 
     def _start_from(self, loaded: Loaded) -> None:

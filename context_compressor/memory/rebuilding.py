@@ -130,7 +130,7 @@ def appended_edits(
                 return None
         elif is_same_but_handed_over(edit, state.ledger):
             continue
-        elif edit.words_ref is None:
+        elif edit.text:
             if name_of(edit) in names or not {item.key for item in covered_by(edit)} <= there:
                 return None
             there.add(edit.id)

@@ -103,6 +103,7 @@ def to_saved(
     prepared: Collection[str],
     followed: Iterable[Followed],
     markers: Mapping[str, Markers],
+    with_words: bool = True,
 ) -> dict[str, Any]:
     """Return the saved form as JSON-like data.
 
@@ -114,8 +115,9 @@ def to_saved(
             whoever loads this removes them.
         followed: the messages that came from a list.
         markers: the request metadata in that list, by the id of its message.
+        with_words: as `Ledger.to_dict` takes it.
     """
-    ledger = state.ledger.to_dict()
+    ledger = state.ledger.to_dict(with_words=with_words)
     unwanted = {ref for ref in prepared if not state.ledger.is_live(ref)}
     saved = {
         "version": VERSION,

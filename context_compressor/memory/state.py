@@ -254,10 +254,10 @@ class MemoryState:
         for edit in edits:
             shown = {item.key for item in self.items}
             known = self.ledger.segment(edit.id) if isinstance(edit, SegmentEdit) else None
-            if known is not None and isinstance(edit, SegmentEdit) and known.words_ref == edit.words_ref:
+            if known is not None and isinstance(edit, SegmentEdit) and known.text == edit.text:
                 self.ledger.replace(edit)  # it was handed over
                 continue
-            if isinstance(edit, SegmentEdit) and edit.words_ref is not None:
+            if isinstance(edit, SegmentEdit) and not edit.text:
                 if ItemKey(edit.id, SEGMENT_PART) in shown:
                     return False
                 self.ledger.replace(edit)

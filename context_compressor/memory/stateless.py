@@ -151,6 +151,8 @@ class Call(NamedTuple):
     summarizer: Summarizer | None
     counter: TokenCounter | None
     form: Form
+    with_words: bool = True
+    """Whether states have the words of stand-ins; else those are in the store, and states name them."""
 
 
 async def compress(
@@ -196,7 +198,10 @@ async def compress(
         }  # ids are of our making
         raise overflow_error(memory._tracker.state, call.config, places) from None
     kept.items = listed if shape.is_frozen else []
-    result_state = KeptState({"version": _VERSION, SAVED_KEY: memory._save()})
+    if not call.with_words:
+        await memory._texts.copy_words()
+    saved = memory._save(with_words=call.with_words)
+    result_state = KeptState({"version": _VERSION, SAVED_KEY: saved})
     result_state.kept = kept
     texts = kept.carried.texts()
     if texts:
@@ -304,7 +309,7 @@ def _inline(call: Call) -> Call:
 
 async def _begin(earlier: Mapping[str, Any], call: Call, said: Sequence[Sequence[Any]]) -> _Kept:
     """Return a memory that was made from a state and a list."""
-    settings, store, summarizer, counter, form = call
+    settings, store, summarizer, counter, form, _ = call
     carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
     saved = earlier.get(SAVED_KEY) or {}
     known = saved.get("tokens") if isinstance(saved, Mapping) else None

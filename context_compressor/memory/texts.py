@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from dataclasses import replace
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import SegmentEdit, words_of
@@ -149,6 +150,24 @@ class Texts:
         finally:
             self.note_unwanted(asked)
         return refusal
+
+    async def copy_words(self) -> None:
+        """Store the words of every edit, which keeps them: for a state without words.
+
+        What the store does not take is tried again at the next call; a state that is loaded meanwhile
+        without it has that part of its view made anew. Holds: event lock.
+        """
+        ledger = self._tracker.state.ledger
+        for edit in ledger.entries:
+            if edit.text and edit.words_ref is None:
+                words = words_of(edit)
+                ref = ref_of(words)
+                try:
+                    await write_text(self._store, words, ref, self._config.store_timeout_seconds)
+                except OffloadError as error:
+                    logger.warning("the words of what stands in the view are not stored: %s", error)
+                    return
+                ledger.replace(replace(edit, words_ref=ref))
 
     async def stored_refs(self) -> list[str]:
         """Return the refs of all that is in the store.

@@ -9,9 +9,10 @@ import asyncio
 import math
 import os
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from context_compressor.errors import (
@@ -62,6 +63,17 @@ _WITHHELD = frozenset({"content_filter", "sensitive"})
 _KEY = re.compile(r"\bsk-[\w*-]{6,}", re.ASCII)  # Chinese may stand beside it without a blank
 _MIN_KEY_CHARS = 6
 """Shorter keys are dummies; hiding "x" would garble every message."""
+
+
+def _traced() -> AbstractContextManager[Any]:
+    """Return a span of ours, so that a trace tells what a summary asks from the agent's own requests."""
+    trace: Any = sys.modules.get("opentelemetry.trace")  # whoever traces has loaded it
+    if trace is None:
+        return nullcontext()
+    span: AbstractContextManager[Any] = trace.get_tracer("context_compressor").start_as_current_span(
+        "context_compressor summary", record_exception=False
+    )
+    return span
 
 
 class Answer(NamedTuple):
@@ -246,8 +258,9 @@ class ProviderSummarizer(ABC):
             parameters = self._parameters(room)
             try:
                 # The SDKs' own timeouts start anew with every byte read.
-                async with asyncio.timeout(self._timeout):
-                    sent = await self._send(client, messages, parameters)
+                with _traced():
+                    async with asyncio.timeout(self._timeout):
+                        sent = await self._send(client, messages, parameters)
                 answer = self._read(sent)
             except Exception as error:
                 fault = error if isinstance(error, Fault) else self._fault(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from context_compressor.compression.edits import (
 from context_compressor.compression.ledger import Ledger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.saved import _checked
+from context_compressor.offload.store import ref_of
 
 
 def load(data: Any) -> Ledger:
@@ -127,10 +129,23 @@ def test_words_in_the_store_are_kept_and_not_named() -> None:
     again = load(json.loads(json.dumps(ledger.to_dict())))
     assert again.is_live(words)
     ledger.withdraw_segments_over(ItemKey("b"))
-    assert [one.id for one in ledger.standing_without_words()] == ["s1"]
-    ledger.replace(with_words(ledger.standing_without_words()[0], words_of(first)))
-    assert ledger.segment("s1") == first
+    assert [name_of(one) for one in ledger.shown_without_words()] == [name_of(first)]
+    ledger.replace(with_words(ledger.shown_without_words()[0], words_of(first)))
+    assert ledger.segment("s1") == replace(first, words_ref=words)
+    assert words not in ledger.unwanted
+    ledger.withdraw_segment("s1")
     assert words in ledger.unwanted
+
+
+def test_a_ledger_without_words_names_where_they_are() -> None:
+    whole = ledger_of(stub("a", R[5]), segment("s1", R[1], "a"))
+    ledger = load(json.loads(json.dumps(whole.to_dict(with_words=False))))
+    bare = ledger.shown_without_words()
+    assert [edit.text for edit in bare] == ["", ""]
+    assert {edit.words_ref for edit in bare} == {ref_of(words_of(edit)) for edit in whole.entries}
+    for edit, known in zip(bare, whole.entries, strict=True):
+        ledger.replace(with_words(edit, words_of(known)))
+    assert [replace(edit, words_ref=None) for edit in ledger.entries] == whole.entries
 
 
 def test_segments_recorded_anew_come_behind_those_that_they_merged() -> None:

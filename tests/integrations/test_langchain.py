@@ -17,6 +17,7 @@ from typing import Any
 import openai
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -31,7 +32,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from context_compressor import CompressionEvent, ref_of
+from context_compressor import CompressionEvent, FileOffloadStore, ref_of
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.langchain import Compression
@@ -155,10 +156,11 @@ def saver_of(held: Any) -> InMemorySaver:
     return saver
 
 
-def go_on(url: str, folder: str, held: Any) -> int:
+def go_on(url: str, folder: str, held: Any, texts: str | None) -> int:
     """Go on with a thread in another process; return how many events that took."""
     events: list[CompressionEvent] = []
-    compression = Compression(max_total_tokens=BUDGET, on_event=events.append)
+    store = None if texts is None else FileOffloadStore(texts)
+    compression = Compression(max_total_tokens=BUDGET, store=store, on_event=events.append)
     workplace = Workplace(Path(folder), is_there=True)
     agent = create_agent(
         model_at(url), tools_of(workplace), middleware=[compression], checkpointer=saver_of(held)
@@ -167,17 +169,26 @@ def go_on(url: str, folder: str, held: Any) -> int:
     return len(events)
 
 
-async def test_another_process_goes_on_with_the_same_view(
-    workplace: Workplace, elsewhere: Any, caplog: Any
+@pytest.mark.parametrize("is_durable", [True, False])
+async def test_another_process_goes_on(
+    is_durable: bool, workplace: Workplace, tmp_path: Path, elsewhere: Any, caplog: Any
 ) -> None:
+    """With the same view where both have the texts, else with one that is made anew."""
     worker = Worker(14)
+    texts = str(tmp_path) if is_durable else None
     async with ModelServer(worker, window_tokens=WINDOW) as server:
         events: list[CompressionEvent] = []
         saver = InMemorySaver()
         agent = create_agent(
             model_at(server.url),
             tools_of(workplace),
-            middleware=[Compression(max_total_tokens=BUDGET, on_event=events.append)],
+            middleware=[
+                Compression(
+                    max_total_tokens=BUDGET,
+                    store=FileOffloadStore(texts) if texts else None,
+                    on_event=events.append,
+                )
+            ],
             checkpointer=saver,
         )
         await agent.ainvoke(asked(), on("t"))
@@ -185,17 +196,20 @@ async def test_another_process_goes_on_with_the_same_view(
         held = pickle.loads(pickle.dumps(checkpoints(saver)))
         at_first, before = len(events), len(server.requests)
         await agent.ainvoke(asked("And now?"), on("t"))
-        there = await elsewhere(go_on, server.url, str(workplace.folder), held)
+        there = await elsewhere(go_on, server.url, str(workplace.folder), held, texts)
         here, elsewhere = server.requests[before:]
-        assert here.json == elsewhere.json
-        assert json.dumps(here.json) == json.dumps(elsewhere.json)
-        assert there == len(events) - at_first
         assert server.refusals == []
+        if is_durable:
+            assert json.dumps(here.json) == json.dumps(elsewhere.json)
+            assert there == len(events) - at_first
+        else:
+            assert there > len(events) - at_first
+            assert REQUEST in json.dumps(elsewhere.json)
     ledger = agent.get_state(on("t")).values["context_compression"]
     assert json.loads(json.dumps(ledger)) == ledger
-    text = workplace.read_file(1)
-    assert text not in json.dumps(ledger)
-    assert text[: len(text) // 2] not in ledger["compression"]["ledger"].__repr__()
+    entries = ledger["compression"]["ledger"]["entries"]
+    assert entries
+    assert not any(one["text"] or one.get("notes") or one.get("standing") for one in entries)
     assert not [one for one in caplog.records if "unregistered" in one.getMessage()]
 
 
@@ -435,15 +449,40 @@ async def test_a_refusal_is_answered_by_one_smaller_view(how: str, workplace: Wo
         assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("how", ["astream", "stream"])
+class Watching(BaseCallbackHandler):
+    """Take note of what a caller's callbacks are told, but of what the agent's model is asked: the view."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.told: list[Any] = []
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        self.calls += 1
+
+    def on_llm_new_token(self, token: str, **_: Any) -> None:
+        self.told.append(token)
+
+    def on_llm_end(self, response: Any, **_: Any) -> None:
+        self.told.append(response)
+
+    def on_chain_end(self, outputs: Any, **_: Any) -> None:
+        self.told.append(outputs)
+
+
+MODES: Any = ["messages", "updates", "values", "custom", "tasks", "checkpoints", "debug"]
+
+
+@pytest.mark.parametrize("how", ["astream", "stream", "events"])
 async def test_the_frameworks_model_writes_the_summaries(
     how: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its name as well; and nothing of them is streamed to the user."""
+    """By its name as well; and whoever watches the agent hears nothing of it, however he does."""
     worker = Worker(12)
+    asking: list[str] = []
 
     def policy(messages: list[Dict], received: Received) -> Reply:
         if not received.tools:
+            asking.append("")
             return answer(
                 "## Goal\n- Find out what went wrong.\n## Done\n- Logs were read, by the summariser."
             )
@@ -452,22 +491,34 @@ async def test_the_frameworks_model_writes_the_summaries(
     async with ModelServer(policy, window_tokens=WINDOW) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "test")
-        by: Any = "openai:gpt-5-mini" if how == "stream" else model_at(server.url)
+        by: Any = "openai:gpt-5-mini" if how == "stream" else model_at(server.url, streaming=True)
         compression = Compression(max_total_tokens=BUDGET, summarizer=by)
         agent = create_agent(
-            model_at(server.url, streaming=True), tools_of(workplace), middleware=[compression]
+            model_at(server.url, streaming=True),
+            tools_of(workplace),
+            middleware=[compression],
+            checkpointer=InMemorySaver(),
         )
+        watching = Watching()
+        config = {**on("t"), "callbacks": [watching]}
         if how == "astream":
-            streamed = [one async for one in agent.astream(asked(), on("t"), stream_mode="messages")]
+            streamed: list[Any] = [one async for one in agent.astream(asked(), config, stream_mode=MODES)]
+        elif how == "stream":
+            streamed = await asyncio.to_thread(lambda: list(agent.stream(asked(), config, stream_mode=MODES)))
         else:
-            streamed = await asyncio.to_thread(
-                lambda: list(agent.stream(asked(), on("t"), stream_mode="messages"))
-            )
+            streamed = [
+                {**one, "data": {**one["data"], "input": None}}
+                async for one in agent.astream_events(asked(), config, version="v2")
+            ]
         stats = compression.stats("t")
         assert stats is not None
-        assert stats.summarizer_calls >= 1
+        assert stats.summarizer_calls == len(asking) >= 1
         assert "by the summariser" in json.dumps(server.requests[-1].json["messages"])
-        assert "by the summariser" not in "".join(str(one[0].content) for one in streamed)
+        assert watching.calls == len(server.requests) - len(asking)
+        heard = f"{streamed} {watching.told}"
+        assert "by the summariser" not in heard
+        assert "context_compression" in heard
+        assert "Offloaded tool result" not in heard
         assert server.refusals == []
 
 

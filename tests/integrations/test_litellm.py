@@ -17,6 +17,7 @@ import pytest
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches a list as it is imported
 import litellm
 from litellm.exceptions import ContextWindowExceededError
+from litellm.integrations.custom_logger import CustomLogger
 from openai import OpenAI
 
 from context_compressor.errors import InvalidArgumentError
@@ -329,6 +330,18 @@ async def test_what_breaks_off_leaves_all_as_it_was(place: Workplace) -> None:
 
 
 async def test_a_model_of_litellms_writes_summaries(place: Workplace) -> None:
+    """Of which no logger hears, and what comes before a call finds a mark."""
+
+    class Watching(CustomLogger):
+        heard: list[Any]
+        marks: list[Any]
+
+        async def async_pre_call_deployment_hook(self, kwargs: Dict, call_type: Any) -> None:
+            self.marks.append((kwargs.get("metadata") or {}).get("context_compressor"))
+
+        async def async_log_success_event(self, kwargs: Any, response_obj: Any, **_: Any) -> None:
+            self.heard.append((response_obj, kwargs["messages"][0]["content"]))
+
     class Writer(Worker):
         asked = 0
 
@@ -341,8 +354,15 @@ async def test_a_model_of_litellms_writes_summaries(place: Workplace) -> None:
     writer = Writer(20)
     async with ModelServer(writer, window_tokens=WINDOW) as server:
         c = use(max_total_tokens=6_000, summarizer=calls_at(server))
+        watching = Watching()
+        watching.heard, watching.marks = [], []
+        litellm.callbacks.append(watching)
         await work(whole, place.run, [{"role": "user", "content": REQUEST}], **calls_at(server))
+        await settled()
         assert server.refusals == []
+        assert watching.marks.count("summary") == writer.asked
+        assert {first for _, first in watching.heard} == {REQUEST}
+        assert "units were lost on it" not in str(watching.heard)
     stats = c.stats()
     assert stats is not None
     assert stats.summarizer_calls == writer.asked > 0

@@ -22,6 +22,7 @@ from agents import (
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     RunConfig,
+    RunHooks,
     Runner,
     RunState,
     SQLiteSession,
@@ -484,6 +485,14 @@ async def test_what_breaks_off_leaves_the_history_whole(place: Workplace) -> Non
 
 @both
 async def test_the_sdks_model_writes_summaries(kind: str, place: Workplace) -> None:
+    """Of which whoever watches the agent hears nothing: no event, no hook, no usage."""
+
+    class Hooks(RunHooks[Any]):
+        calls = 0
+
+        async def on_llm_start(self, *_: Any, **__: Any) -> None:
+            self.calls += 1
+
     class Writer(Worker):
         asked = 0
 
@@ -497,8 +506,13 @@ async def test_the_sdks_model_writes_summaries(kind: str, place: Workplace) -> N
     async with ModelServer(writer, window_tokens=WINDOW) as server, model_of(server, kind) as model:
         c = Compression(max_total_tokens=6_000, summarizer=model)
         agent = Agent("A", model=c.model(model), tools=[*tools_of(place), *c.tools])
-        await whole(agent, REQUEST, run_config=with_views(c))
+        hooks = Hooks()
+        result = Runner.run_streamed(agent, REQUEST, max_turns=200, run_config=with_views(c), hooks=hooks)
+        heard = [event async for event in result.stream_events()]
         assert server.refusals == []
+        assert "units were lost on it" not in str(heard)
+        own = len(server.requests) - writer.asked
+        assert result.context_wrapper.usage.requests == hooks.calls == own
     stats = c.stats()
     assert stats is not None
     assert stats.summarizer_calls == writer.asked > 0

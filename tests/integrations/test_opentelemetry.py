@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -10,6 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from context_compressor import CompressionEvent, SummaryRequest
+from context_compressor.integrations.asked import AskedModel, Said
 from context_compressor.integrations.opentelemetry import OpenTelemetryEvents
 from tests.memory.scripted import config, filled, good_view, new_memory, turns, user
 
@@ -106,3 +109,18 @@ async def test_an_error_with_half_a_surrogate_pair_can_be_exported() -> None:
     OpenTelemetryEvents(tracer_provider=tracers)(refused)
     [span] = spans.get_finished_spans()
     assert span.status.description == "bad text '\\ud83d'"
+
+
+async def test_what_a_summariser_asks_stands_below_a_span_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans, tracers = InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(trace, "get_tracer", tracers.get_tracer)
+
+    async def ask(instructions: str, asked: str) -> Said:
+        with tracers.get_tracer("sdk").start_as_current_span("chat gpt-5"):
+            return Said("## Goal\n- find the leak")
+
+    await AskedModel("gpt-5", ask).summarize(SummaryRequest((), 100))
+    asked, summary = spans.get_finished_spans()
+    assert (summary.name, asked.name) == ("context_compressor summary", "chat gpt-5")
+    assert asked.parent == summary.context

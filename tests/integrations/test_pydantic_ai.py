@@ -34,7 +34,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.usage import UsageLimits
+from pydantic_ai.usage import RunUsage, UsageLimits
 
 from context_compressor import ContextOverflowError, InvalidArgumentError, from_openai, ref_of
 from context_compressor.integrations.pydantic_ai import Compression
@@ -391,10 +391,13 @@ SUMMARY = "## Goal\n- Find what went wrong; never write to the database.\n## Don
 async def test_a_model_of_the_framework_writes_summaries(
     by_name: bool, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of which whoever watches the agent hears nothing: no event, no usage."""
     worker = Worker(20)
+    asking: list[str] = []
 
     def policy(messages: list[Any], received: Any) -> Any:
         if "You write the memory of an AI agent" in json.dumps(messages[0]):
+            asking.append("")
             return answer(SUMMARY)
         return worker(messages, received)
 
@@ -404,12 +407,22 @@ async def test_a_model_of_the_framework_writes_summaries(
         compression = Compression(
             max_total_tokens=8_000, summarizer="openai-chat:gpt-5" if by_name else model
         )
-        await go(worker_agent(model, workplace, compression), "run")
+        agent = worker_agent(model, workplace, compression)
+        heard: list[Any] = []
+
+        async def listen(ctx: RunContext[Any], events: Any) -> None:
+            heard.extend([event async for event in events])
+
+        usage = RunUsage()
+        await agent.run(REQUEST, event_stream_handler=listen, usage=usage, usage_limits=LIMITS)
+        assert usage.requests == len(server.requests) - len(asking)
+        assert heard
+        assert "Logs were read." not in str(heard)
         assert server.refusals == []
         assert "Logs were read." in json.dumps(server.requests[-1].json)
     stats = compression.stats()
     assert stats is not None
-    assert stats.summarizer_calls > 0
+    assert stats.summarizer_calls == len(asking) > 0
     assert stats.summarizer_input_tokens > 0
 
 

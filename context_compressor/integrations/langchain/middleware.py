@@ -88,6 +88,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
             counter=counter,
             states=states,
             with_tools=with_tools,
+            with_words=states is not None,
             **fields,
         )
         self._is_kept_in_states = states is not None

@@ -6,16 +6,35 @@ import asyncio
 from typing import Any
 
 from langchain.chat_models import init_chat_model
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tracers import LangChainTracer
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import AskedModel, Said
 from context_compressor.memory.loops import is_background
 
-_CONFIG: RunnableConfig = {"tags": ["nostream"], "metadata": {"lc_source": "summarization"}}
-"""Keeps what it writes out of the stream of messages, as the framework's own summaries are kept."""
+
+def _apart() -> RunnableConfig:
+    """Return a config of which nobody hears who watches the agent: not its callbacks, not its streams.
+
+    A trace has it in its place, marked as the framework's own summaries are.
+    """
+    watching = ensure_config().get("callbacks")
+    traced: list[Any] | BaseCallbackManager = []
+    if isinstance(watching, BaseCallbackManager):
+        traced = watching.copy()
+        for handler in traced.handlers[:]:
+            if not isinstance(handler, LangChainTracer):
+                traced.remove_handler(handler)
+    return {
+        "callbacks": traced,
+        "tags": ["nostream", "langsmith:nostream"],
+        "metadata": {"lc_source": "summarization"},
+    }
 
 
 def named_model(summarizer: Any) -> Any:
@@ -40,9 +59,9 @@ def asked_model(model: BaseChatModel) -> AskedModel:
         if is_background():
             # The model's asynchronous client may belong to another loop; what is called without asyncio
             # has the other client anyhow.
-            answer = await asyncio.to_thread(model.invoke, prompt, _CONFIG)
+            answer = await asyncio.to_thread(model.invoke, prompt, _apart())
         else:
-            answer = await model.ainvoke(prompt, _CONFIG)
+            answer = await model.ainvoke(prompt, _apart())
         usage: Any = answer.usage_metadata or {}
         more = answer.response_metadata
         reason = more.get("finish_reason") or more.get("stop_reason")
