@@ -11,7 +11,7 @@ from context_compressor.backends.namespaces import Namespace, namespace_of, name
 from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
 from context_compressor.errors import InvalidArgumentError, OffloadError, check_number
-from context_compressor.offload.files import ABANDONED_SECONDS
+from context_compressor.offload.folders import ABANDONED_SECONDS
 from context_compressor.offload.store import OffloadStore, StoredText
 
 

@@ -17,7 +17,7 @@ from context_compressor.compression.edits import kept_refs_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import History
-from context_compressor.offload.files import ABANDONED_SECONDS
+from context_compressor.offload.folders import ABANDONED_SECONDS
 from context_compressor.offload.store import OffloadStore, StoredText
 
 DAY_SECONDS = 24 * 3600.0
@@ -292,7 +292,8 @@ async def _rewrite(
     engines = [engine for one in (directory, store) if (engine := getattr(one, "engine", None)) is not None]
     rewritten: set[str] = set()
     for engine in engines:
-        from context_compressor.backends.sqlalchemy_sessions import rewrite_file, sqlite_file
+        from context_compressor.backends.engines import sqlite_file
+        from context_compressor.backends.sqlalchemy_sessions import rewrite_file
 
         file = str(sqlite_file(engine))
         try:

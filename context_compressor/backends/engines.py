@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 from weakref import WeakSet
 
 import sqlalchemy as sa
@@ -80,21 +84,34 @@ _POOL: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
 """SQLite has one writer at a time: connections of one process would only wait for each other."""
 
 
-def _is_file(url: str) -> bool:
-    parsed = sa.make_url(url)
-    return parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+def sqlite_file(given: AsyncEngine | sa.URL) -> Path | None:
+    """Return the file of an engine or a URL, if that is SQLite's over one."""
+    url = given.url if isinstance(given, AsyncEngine) else given
+    name = url.database or ""
+    if url.query.get("uri"):
+        name = unquote(name.removeprefix("file:"))
+    is_none = name in ("", ":memory:") or url.query.get("mode") == "memory"
+    return None if is_none or url.get_backend_name() != "sqlite" else Path(name)
 
 
 def engine_for(url: str) -> AsyncEngine:
     """Return an engine for a URL."""
     try:
-        engine = create_async_engine(url, **_POOL if _is_file(url) else {})
+        engine = create_async_engine(url, **_POOL if sqlite_file(sa.make_url(url)) else {})
     except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError, ValueError) as error:
         raise InvalidArgumentError(
             f"engine_or_session: {without_secrets(error, url)}; expected a URL with an asyncio driver, such "
             "as 'sqlite+aiosqlite:///memory.db'"
         ) from None
     if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine.sync_engine, "do_connect")
+        def make(*_: object) -> None:
+            # SQLite makes files that everybody may read. Those beside the database have its mode.
+            file = sqlite_file(engine)
+            if file is not None and engine.url.query.get("mode") in (None, "rwc"):
+                with suppress(OSError):  # it is there; or SQLite says what is wrong
+                    os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
         @event.listens_for(engine.sync_engine, "connect")
         def prepare(connection: Any, _: object) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Self
-from uuid import uuid4
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, naming_extras, without_secrets
 
@@ -18,11 +18,16 @@ with naming_extras():
     from fsspec.core import url_to_fs
 
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
-from context_compressor.offload.folders import FILE_NAME, NAMESPACE, check_namespace
+from context_compressor.offload.folders import (
+    FILE_NAME,
+    NAMESPACE,
+    TEMPORARY_PREFIX,
+    check_namespace,
+    make_directory,
+    replacing,
+)
 from context_compressor.offload.store import REF_PREFIX, StoredText
 
-_HALF = ".writing-"
-"""How the names of files begin that are being written, where a file system writes in steps."""
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 """What file systems call the time of the last change."""
 
@@ -105,16 +110,8 @@ class FsspecOffloadStore(PackedOffloadStore):
         return True
 
     async def _replace(self, ref: str, data: bytes) -> None:
-        if self._protocol in ("file", "local"):  # which writes in steps: another name first, then the move
-            path = f"{self._folder}/{_HALF}{digits(ref)}-{uuid4().hex}.tmp"
-            await self._do("makedirs", self._folder, exist_ok=True)
-            try:
-                await self._do("pipe_file", path, data)
-                await self._do("mv", path, self._path(ref))
-            except BaseException:
-                with suppress(Exception):
-                    await self._do("rm_file", path)
-                raise
+        if self._protocol in ("file", "local"):  # which writes in steps, and for everybody to read
+            await asyncio.to_thread(_write_file, Path(self._path(ref)), data)
         else:
             await self._do("pipe_file", self._path(ref), data)
 
@@ -151,7 +148,7 @@ class FsspecOffloadStore(PackedOffloadStore):
         try:
             found: dict[str, Any] = await self._do("find", self._folder, detail=True)
             for path, told in found.items():
-                if path.rpartition("/")[2].startswith(_HALF) and _age_of(told) >= older_than:
+                if path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) and _age_of(told) >= older_than:
                     with suppress(FileNotFoundError):
                         await self._do("rm_file", path)
                         removed.append((self._named(path), int(told["size"])))
@@ -190,6 +187,12 @@ class FsspecOffloadStore(PackedOffloadStore):
             session, self._by_loop = self._by_loop[2], None
             if session is not None and hasattr(session, "close"):
                 await session.close()
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    make_directory(path.parent)
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _age_of(told: dict[str, Any]) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
+from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables, sqlite_file
 from context_compressor.backends.records import Standing, digest, from_bytes, unpack
 from context_compressor.backends.sessions import (
     RemovedObject,
@@ -249,14 +248,6 @@ def remove_session(connection: sa.Connection, user_id: str, session_id: str) -> 
     for table in (sessions, *(table for table in _OF_SESSIONS if table is not sessions)):
         connection.execute(sa.delete(table).where(table.c.session == session))
     connection.execute(sa.delete(texts).where(texts.c.namespace == session))
-
-
-def sqlite_file(engine: AsyncEngine) -> Path | None:
-    """Return the file of an engine, if that is SQLite's over one."""
-    name = engine.url.database
-    if engine.dialect.name != "sqlite" or name in (None, "", ":memory:") or str(name).startswith("file:"):
-        return None
-    return Path(str(name))
 
 
 async def rewrite_file(engine: AsyncEngine, wait_seconds: float) -> list[RemovedObject]:

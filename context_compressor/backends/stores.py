@@ -24,7 +24,7 @@ from context_compressor.errors import (
     check_number,
 )
 from context_compressor.offload import store as refs
-from context_compressor.offload.folders import check_limit
+from context_compressor.offload.folders import check_limit, disk_error
 from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text
 
 logger = logging.getLogger(__name__)
@@ -187,6 +187,8 @@ class PackedOffloadStore(ABC):
             return await step
         except OffloadError:
             raise
+        except OSError as error:
+            raise disk_error(error, f"{ref} could not be stored", OffloadWriteError) from error
         except Exception as error:
             raise OffloadWriteError(f"{ref} could not be stored: {error}") from error
 

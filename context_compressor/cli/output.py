@@ -6,7 +6,6 @@ import gzip
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -21,6 +20,7 @@ from rich.text import Text
 from context_compressor.cli.options import CommandError, check_path
 from context_compressor.errors import shown_url
 from context_compressor.messages.text import one_line
+from context_compressor.offload.folders import replacing
 
 _LEAST_FOLDED = 16
 """Characters that a folded column has at least, unless what stands in it is shorter."""
@@ -131,33 +131,14 @@ def write_output(name: str, text: str, option: str = "--output") -> None:
     if name.endswith(".gz"):
         data = gzip.compress(data, mtime=0)  # no time: the same sessions give the same file
     try:
-        path = Path(name)
-        if path.exists() and not path.is_file():
-            # A device or a pipe must not be replaced by a file, and a pipe in /dev/fd resolves to no path.
-            path.write_bytes(data)
-        else:
-            _replace(path.resolve(), data)  # a link stays a link, and what it names is replaced
+        with replacing(Path(name), _mode_for(Path(name))) as file:
+            file.write(data)
     except OSError as error:
         raise CommandError(f"{option} {name}: cannot be written: {error.strerror or error}") from None
 
 
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, temporary_name = tempfile.mkstemp(".tmp", f".{path.name[:40]}-", path.parent)
-    temporary = Path(temporary_name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(_mode_for(path))
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def _mode_for(path: Path) -> int:
-    """Return the mode of the file that is replaced, or that of a new file; `mkstemp` makes private ones."""
+    """Return the mode of the file that is replaced, or that of a new file of this user's."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

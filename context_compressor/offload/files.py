@@ -33,6 +33,7 @@ from context_compressor.offload.folders import (
     disk_error,
     make_directory,
     refuse_link,
+    sweep,
     sync_directory,
 )
 from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text, ref_of
@@ -188,10 +189,6 @@ async def _off_loop(threads: ThreadPoolExecutor, work: Callable[[threading.Event
         raise
 
 
-ABANDONED_SECONDS = 24 * 3600
-"""Age at which a temporary file belongs to a process that died: no write takes a day, and a clock that is
-off by hours (network disks) does no harm."""
-
 _READ_FLAGS = os.O_RDONLY | PLAIN_FLAGS | getattr(os, "O_NONBLOCK", 0)
 """A named pipe in the place of a text would block the open for ever."""
 _ABSENT = FileNotFoundError, NotADirectoryError
@@ -205,14 +202,13 @@ class TextFiles:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._swept = False
 
     def write(self, text: str, tenant: Tenant, cancelled: threading.Event) -> str:
         """Make a text durable and return its ref; cancelled, end after the step under way."""
         ref = ref_of(text)
         with self._failing(f"{ref} could not be written to {self._file(ref)}", OffloadWriteError):
             make_directory(self.directory)
-            self._sweep()
+            sweep(self.directory)
             if self._holds(ref, text):
                 with suppress(OSError):  # its age, by which a collection goes, begins anew
                     os.utime(self._file(ref))
@@ -341,17 +337,6 @@ class TextFiles:
 
     def _file(self, ref: str) -> Path:
         return self.directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
-
-    def _sweep(self) -> None:
-        """Remove temporary files of processes that died, once in this store's life."""
-        if self._swept:
-            return
-        self._swept = True
-        oldest = time.time() - ABANDONED_SECONDS
-        for file in self.directory.glob(f"{TEMPORARY_PREFIX}*{TEMPORARY_SUFFIX}"):
-            with suppress(OSError):  # another process may be sweeping too
-                if file.lstat().st_mtime < oldest:
-                    file.unlink()
 
 
 def _corrupt_error(ref: str, file: Path, fault: str) -> OffloadCorruptError:

@@ -8,9 +8,11 @@ import os
 import re
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -40,28 +42,53 @@ def make_directory(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
     """Give a file that takes its name when all is written, durably; a failure leaves what was there.
 
-    A device or a pipe is written to as it is.
+    A device or a pipe is written to as it is. What earlier processes left half written is swept.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file
         return
     path = path.resolve()  # a link stays a link
-    descriptor, name = tempfile.mkstemp(".tmp", f".{path.name[:40]}-", path.parent)
+    sweep(path.parent)
+    prefix = f"{TEMPORARY_PREFIX}{path.name[:40]}-"
+    descriptor, name = tempfile.mkstemp(TEMPORARY_SUFFIX, prefix, path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        Path(name).chmod(mode)
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             Path(name).unlink()
+        if isinstance(error, OSError) and error.filename is None:  # a full disk names no file
+            error.filename = str(path)
         raise
     sync_directory(path.parent)
+
+
+ABANDONED_SECONDS = 24 * 3600
+"""Age at which a temporary file belongs to a process that died: no write takes a day, and a clock that is
+off by hours (network disks) does no harm."""
+
+
+def sweep(directory: Path) -> None:
+    """Remove temporary files that processes left which died; they are looked for once an hour at most."""
+    _sweep(directory, int(time.time() // 3600))
+
+
+@lru_cache(maxsize=256)
+def _sweep(directory: Path, hour: int) -> None:  # noqa: ARG001 - one look for each
+    oldest = time.time() - ABANDONED_SECONDS
+    with suppress(OSError):
+        for file in directory.glob(f"{TEMPORARY_PREFIX}*{TEMPORARY_SUFFIX}"):
+            with suppress(OSError):  # another process may be sweeping too
+                if file.lstat().st_mtime < oldest:
+                    file.unlink()
 
 
 def sync_directory(path: Path) -> None:
@@ -121,14 +148,14 @@ REMOVING_PREFIX = "removing-"
 FILE_NAME = re.compile(r"([0-9a-f]{16})\.txt")
 """A text."""
 TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
-"""A text that is being written."""
+"""What is being written."""
 INDEX_FILE = "search.sqlite3"
 """The search index of a memory whose texts are files: it stands beside them."""
 SESSION_FILE = re.compile(r"session-[0-9a-f]{32}\.(json|lock)")
 """The state of a conversation whose texts are files, and what is locked while it is worked with: they stand
 beside the texts, and go with them."""
 _SESSION_TEMPORARY = re.compile(r"\.session-[0-9a-f]{32}-\w+\.tmp")
-"""A state that is being written."""
+"""A state that was being written, as releases up to 0.2 call it."""
 _INDEX_FILES = frozenset(f"{INDEX_FILE}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
 _MADE_BY_US = 0o700
 _LOOKS = 4

@@ -23,7 +23,6 @@ from context_compressor import (
     InvalidArgumentError,
     Msg,
     OffloadFullError,
-    OffloadWriteError,
     RedisOffloadStore,
     SQLAlchemyMemory,
     SQLAlchemyOffloadStore,
@@ -163,14 +162,16 @@ async def test_what_a_crash_left_half_written_goes(where: str, tmp_path: Path, s
     assert canaries(files_in(tmp_path)) == []
 
 
-async def test_what_cannot_be_written_leaves_nothing_half_written(tmp_path: Path) -> None:
+async def test_what_cannot_be_written_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = FsspecOffloadStore(f"file://{tmp_path}/texts", "chat")
 
-    def full(*arguments: Any, **named: Any) -> None:
+    def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    store._sync.mv = full
-    with pytest.raises(OffloadWriteError, match="No space left"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OffloadFullError, match="No space left on device; free disk space"):
         await store.write("text")
     assert [file for file in (tmp_path / "texts" / "chat").rglob("*") if file.is_file()] == []
 

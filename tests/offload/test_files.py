@@ -23,6 +23,7 @@ from context_compressor.errors import (
 )
 from context_compressor.offload import files
 from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.folders import _sweep
 from context_compressor.offload.retention import Usage, collect_garbage
 from context_compressor.offload.store import ref_of
 from tests.offload.directories import run_python
@@ -488,6 +489,7 @@ class TestProcesses:
         asyncio.run(FileOffloadStore(store.directory.parent).write("young ones stay"))
         assert left_behind[0] in names_in(store)
         os.utime(store.directory / left_behind[0], (0, 0))
+        _sweep.cache_clear()  # an hour later
         asyncio.run(FileOffloadStore(store.directory.parent).write("old ones go"))
         assert left_behind[0] not in names_in(store)
         assert len(names_in(store)) == 3
