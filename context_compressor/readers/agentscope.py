@@ -18,7 +18,6 @@ from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
     Transcript,
     as_object,
-    dicts_in,
     kind_of,
     text_in,
     text_part,
@@ -132,7 +131,7 @@ def _read_memory(
     elif summary:
         transcript.say("user", to_parts(summary), entries[0][0] if entries else 1)
     for index, (line, entry) in enumerate(entries):
-        with document.rejecting(line, f"content[{index}]: "):
+        with document.rejecting(line, f"content[{index}]: "), transcript.expecting():
             _add(transcript, entry, line)
     return to_session(document, FORMAT, transcript, name or None, held_at)
 
@@ -160,7 +159,7 @@ def _add(transcript: Transcript, entry: Any, line: int) -> None:
 
 def _add_result(transcript: Transcript, block: dict[str, Any], line: int) -> None:
     output = block["output"]
-    parts = [text_part(output)] if isinstance(output, str) else [to_part(one) for one in dicts_in(output)]
+    parts = [text_part(output)] if isinstance(output, str) else to_parts(output)
     transcript.answer(block["id"], parts, line)
 
 

@@ -11,6 +11,7 @@ from context_compressor.readers.session import Format, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
     Transcript,
+    are_silent,
     as_object,
     dicts_in,
     is_message,
@@ -29,6 +30,8 @@ _MARKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use", "docum
 """Block types by which content is told from that of chat dicts; `image` counts where it has a `source`."""
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
 """Keys that must hold strings in a block of a type."""
+_RESULT_KEYS = ("type", "tool_use_id", "is_error", "cache_control", "id", "name")
+"""Keys of a tool result that say nothing of what came out."""
 
 
 def has_mark(content: Any) -> bool:
@@ -65,13 +68,13 @@ def add_user(transcript: Transcript, content: Any, line: int) -> None:
     blocks = blocks_of(content)
     results = [block for block in blocks if block.get("type") == "tool_result"]
     for block in results:
-        transcript.answer(block["tool_use_id"], result_parts(block.get("content")), line)
+        transcript.answer(block["tool_use_id"], result_parts(block), line)
     if not results:
         blocks = _answer_in_words(transcript, blocks, line)
         if not blocks and content:
             return
     parts = [to_part(block) for block in blocks if block.get("type") != "tool_result"]
-    if parts or not results:
+    if not results or not are_silent(parts):
         transcript.say("user", parts, line)
 
 
@@ -106,17 +109,17 @@ def add_assistant(transcript: Transcript, content: Any, line: int, key: str | No
     transcript.reply(line, key)
     for block in blocks:
         kind = str(block.get("type"))
-        if kind == "thinking":
-            transcript.think(str(block.get("thinking") or ""), line)
+        if kind == "thinking" and block.get("thinking"):
+            transcript.think(str(block["thinking"]), line)
         elif kind == "reasoning" and (thoughts := _reasoning(block)):
             transcript.think(thoughts, line)
-        elif kind in ("redacted_thinking", "reasoning", "thoughtSignature"):
+        elif kind in ("thinking", "redacted_thinking", "reasoning", "thoughtSignature"):
             transcript.leave_out("encrypted thoughts")
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
             call_id = str(block.get("id") or "")
             transcript.call(call_id, str(block.get("name") or kind), _input(block), line)
         elif kind.endswith("_tool_result"):
-            transcript.answer(str(block.get("tool_use_id") or ""), result_parts(block.get("content")), line)
+            transcript.answer(str(block.get("tool_use_id") or ""), result_parts(block), line)
         else:
             transcript.speak([to_part(block)], line)
 
@@ -140,8 +143,11 @@ def _input(block: dict[str, Any]) -> Any:
     return {"input": given}
 
 
-def result_parts(content: Any) -> list[Part]:
-    """Return the parts of a tool result."""
+def result_parts(block: dict[str, Any]) -> list[Part]:
+    """Return the parts of a tool result; what it says under another key is kept as JSON text."""
+    content = block.get("content")
+    if "content" not in block:
+        content = {key: value for key, value in block.items() if key not in _RESULT_KEYS} or None
     if content is None:
         return []
     return to_parts(content) if isinstance(content, list) else [opaque_part(content)]

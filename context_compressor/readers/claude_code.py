@@ -21,6 +21,7 @@ from context_compressor.readers import anthropic as blocks
 from context_compressor.readers.documents import Document, to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
+    API_ERRORS,
     Part,
     Transcript,
     as_object,
@@ -39,7 +40,9 @@ _LINKS = ("uuid", "parentUuid", "sessionId", "session_id")
 _BOOKKEEPING = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "operation"}
 """Records by which a file is known that begins with nothing else: type, and a key that they have."""
 _ATTACHED = ("prompt", "content", "snippet", "text", "planContent")
-"""Where an attachment keeps what it says."""
+"""Where an attachment keeps what it says; of one with none of these, all that has words is said."""
+_SYNTHETIC = "<synthetic>"
+"""What the program calls the model of a reply that it wrote itself."""
 _BOUNDARY = "compact_boundary"
 
 
@@ -122,7 +125,8 @@ def read(document: Document) -> Iterator[Session]:
             agents.setdefault(agent, []).append(record)
             if record.uuid is not None:
                 agent_of[record.uuid] = agent
-    for name, records in (("", main), *agents.items()):
+    conversations = [*([("", main)] if main or not agents else []), *agents.items()]
+    for name, records in conversations:
         yield _read_conversation(document, records, "/".join(filter(None, (session_id, name))), left_out)
         left_out = Counter()
 
@@ -151,8 +155,11 @@ def _read_record(line: int, value: Any) -> _Record:
         if "parts" in message and "content" not in message:
             raise UnreadableError("message.parts: looks like a session of Qwen Code, which is not read")
         blocks.blocks_of(message.get("content"))
-        record.role, record.content = kind, message.get("content")
         record.message_id = text_in(message, "id") or None
+        if value.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
+            record.kind = API_ERRORS
+        else:
+            record.role, record.content = kind, message.get("content")
     elif kind == "attachment":
         held = value.get("attachment")
         held = held if isinstance(held, dict) else {}
@@ -162,17 +169,28 @@ def _read_record(line: int, value: Any) -> _Record:
             record.role, record.content, record.is_attached = "user", parts, True
     elif kind == "system" and str(value.get("subtype")).endswith(_BOUNDARY):
         record.kind = _BOUNDARY
+    elif isinstance(value.get("message"), dict):
+        raise UnreadableError(f"type: {kind!r} is none of a message, and yet it holds one")
     return record
 
 
 def _attached_parts(held: dict[str, Any]) -> list[Part]:
     """Return what an attachment says, behind the name of its file where it has one."""
-    parts = _parts_in(first_in(held, *_ATTACHED))
+    is_plain = any(key in held for key in _ATTACHED)
+    parts = _parts_in(first_in(held, *_ATTACHED)) if is_plain else [*map(text_part, _words_in(held))]
     name = text_in(held, "displayPath", "filename")
     if name and parts:
         first = text_in(parts[0], "text")
         parts[: bool(first)] = [text_part(f"{name}:\n{first}")]
     return parts
+
+
+def _words_in(value: Any) -> list[str]:
+    """Return the texts in a value that have several words: names, paths and ids have one."""
+    if isinstance(value, str):
+        return [value] if len(value.split()) > 1 else []
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for one in held for text in _words_in(one)]
 
 
 def _parts_in(value: Any) -> list[Part]:
@@ -201,10 +219,15 @@ def _read_conversation(
             continue
         if index in rewound:
             transcript.leave_out("rewound records")
-        elif record.role == "assistant":
-            blocks.add_assistant(transcript, record.content, record.line, record.message_id)
-        else:
-            blocks.add_user(transcript, record.content, record.line)
+            continue
+        try:
+            with transcript.expecting():
+                if record.role == "assistant":
+                    blocks.add_assistant(transcript, record.content, record.line, record.message_id)
+                else:
+                    blocks.add_user(transcript, record.content, record.line)
+        except UnreadableError as error:
+            document.retract(error, record.line)
     for what, count in left_out.items():
         transcript.leave_out(what, count)
     return to_session(document, FORMAT, transcript, name or None)

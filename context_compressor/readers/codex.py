@@ -52,7 +52,7 @@ def read(document: Document) -> Iterator[Session]:
     """Yield the one session of a rollout."""
     rollout = _Rollout()
     for line, value in document.values():
-        with document.rejecting(line):
+        with document.rejecting(line), rollout.transcript.expecting():
             rollout.add(line, value)
     yield to_session(document, FORMAT, rollout.transcript, rollout.id)
 
@@ -89,6 +89,8 @@ class _Rollout:
             self._compact(line, payload)
         elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
             self._roll_back(payload.get("num_turns"))
+        elif kind not in _TYPES and ("content" in payload or is_item(payload)):
+            raise UnreadableError(f"type: {kind!r} is none of an item, and yet it holds one")
         else:
             self.transcript.leave_out(f"{kind}")
 
@@ -96,6 +98,7 @@ class _Rollout:
         # A fork repeats its parent's first line after its own.
         if self.id is None and isinstance(meta.get("id"), str):
             self.id = meta["id"]
+        self.transcript.pieces += 1
 
     def _add_item(self, line: int, item: dict[str, Any]) -> None:
         before = len(self.transcript), self._items
@@ -125,6 +128,8 @@ class _Rollout:
             self.transcript.leave_out("items of turns that were rolled back", self._items - items)
             del self._turns[-number:]
             self._items = items
+        else:
+            self.transcript.leave_out("event_msg")
 
 
 def _is_context(item: dict[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from context_compressor.readers.tables import (
     calls,
     compacts,
     each,
+    fails,
     keep_path,
     names,
     parts_of,
@@ -314,8 +315,14 @@ gemini = TableReader(
 # opencode: `opencode export`, and `opencode run --format json`
 
 
-def _file_of(record: Any) -> list[dict[str, Any]]:
-    return [text_part(f"{text_in(record, 'filename', 'url')}")]
+_STEPS = ("step-finish", "snapshot", "patch", "agent", "retry", "compaction")
+"""Parts of a message that say nothing."""
+
+
+def _file_of(part: Any) -> list[dict[str, Any]]:
+    """Return an image, or the name of another file."""
+    is_image = text_in(part, "mime").startswith("image")
+    return parts_of(part) if is_image else [text_part(text_in(part, "filename", "url"))]
 
 
 def _say_opencode(transcript: Transcript, record: Any, line: int) -> None:
@@ -327,9 +334,11 @@ def _say_opencode(transcript: Transcript, record: Any, line: int) -> None:
         if kind in ("text", "subtask"):
             parts += parts_of(pick(part, "text", "prompt"))
         elif kind == "file":
-            parts += parts_of(part) if text_in(part, "mime").startswith("image") else _file_of(part)
+            parts += _file_of(part)
+        elif kind in _STEPS:
+            transcript.leave_out(f"{kind}")
         else:
-            transcript.leave_out(f"{kind} in parts")
+            parts += parts_of(part)
     if parts:
         transcript.say("user", parts, line)
 
@@ -343,7 +352,9 @@ _PART = {
     "text": (speaks("text"),),
     "reasoning": (thinks("text"),),
     "tool": (calls("callID", "tool", "state.input", result=("state.output", "state.error")),),
-    "step-start": (begins,),
+    "file": (lambda transcript, part, line: transcript.speak(_file_of(part), line),),
+    "step-start": (begins, *bookkeeping("step-start")["step-start"]),
+    **bookkeeping(*_STEPS),
 }
 
 
@@ -371,7 +382,7 @@ opencode = TableReader(
     _opencode_kind,
     {
         "user": (_say_opencode,),
-        "assistant": (_note_summary, begins, each("parts", by("type"), _PART)),
+        "assistant": (_note_summary, fails("info.error"), begins, each("parts", by("type"), _PART)),
         "event": (names("sessionID"), each("part", by("type"), _PART)),
         **bookkeeping("error"),
     },
@@ -410,7 +421,11 @@ pi = TableReader(
     {
         "session": (names("id"),),
         "message of user": (says("user", "message.content"),),
-        "message of assistant": (begins, each("message.content", by("type"), _SAID)),
+        "message of assistant": (
+            fails("message.errorMessage"),
+            begins,
+            each("message.content", by("type"), _SAID),
+        ),
         "message of toolResult": (answers(["message.toolCallId"], "message.content"),),
         "message of bashExecution": (_say_command,),
         "message of custom": (says("user", "message.content"),),

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from context_compressor.readers import (
     agentscope,
     anthropic,
+    assistants,
     claude_code,
     codex,
     coding_agents,
@@ -40,6 +41,7 @@ class Reader(Protocol):
 _MODULES: list[Reader] = [
     claude_code,
     codex,
+    *assistants.READERS,
     *coding_agents.READERS,
     *frameworks.READERS,
     agentscope,
@@ -70,6 +72,8 @@ def refuse_strangers(sample: Sequence[Any], known: Format | None) -> None:
     Raises:
         UnreadableError: names the format, and what to do instead.
     """
+    if known in (Format.RESPONSES, Format.OPENAI) and (name := name_stranger(sample)):
+        raise UnreadableError(f"looks like {name}")
     messages = [value for value in sample if _is_message(value)]
     names = Counter(_name_of(value) for value in sample if not _is_message(value))
     names[_name_of(messages)] += len(messages)
@@ -132,10 +136,8 @@ _NO_SESSIONS: list[tuple[str, set[str]]] = [
     ("the prompt history of Codex; its sessions are in ~/.codex/sessions", {"session_id", "ts", "text"}),
     ("OpenTelemetry traces; export the messages that they carry", {"resourceSpans"}),
     ("runs of LangSmith; export the messages in their inputs and outputs", {"run_type", "inputs"}),
-    (
-        "a trajectory in the ATIF format; read the transcript that it was made from",
-        {"schema_version", "steps"},
-    ),
+    ("observations of Langfuse; export the messages in their inputs and outputs", {"traceId", "startTime"}),
+    ("traces of Langfuse; export the messages in their inputs and outputs", {"observations"}),
     ("requests with answers that are no messages, as streams are not", {"request", "response"}),
     (_SHOWN, {"ts", "type", "say"}),
     (_SHOWN, {"ts", "type", "ask"}),
@@ -163,12 +165,22 @@ def open_wrapper(document: Document, format: Format | None) -> Document:
         return document
     values = ((line, item) for line, value in document.values() for item in _opened(value))
     part = document.part(values)
-    part.sample = opened
+    part.sample, part.is_opened = opened, True
     return part
 
 
+_MESSAGES = ("history", "conversations", "traj")
+"""Where objects keep their messages that have no `messages`."""
+
+
 def _opened(value: Any) -> list[Any]:
-    """Return what a value wraps: records, or objects that hold a list of messages; else the value."""
+    """Return what a value wraps: records, or objects that hold a list of messages; else the value.
+
+    What stands beside a list of messages stays beside it.
+    """
+    if isinstance(value, list) and not any(map(_is_message, value)):
+        sessions = [opened for one in value for opened in _opened(one)]
+        return sessions if detect_format(sessions) is not None or name_stranger(sessions) else [value]
     if not isinstance(value, dict) or "messages" in value:
         return [value]
     if isinstance(value.get("loglines"), list):
@@ -183,11 +195,26 @@ def _opened(value: Any) -> list[Any]:
         held = [{"id": name, **one} for name, one in contexts.items() if _holds_messages(one)]
     held = held if isinstance(held, list) and any(map(_holds_messages, held)) else []
     wrapped = [{**one, "id": _id_of(one, value)} if _holds_messages(one) else one for one in held]
-    messages = first_in(value, "history", "conversations")
-    if not wrapped and isinstance(messages, list):
-        pairs = [one if isinstance(one, list) else [one] for one in messages]
-        wrapped = [{"id": _id_of(value), "messages": [item for pair in pairs for item in pair]}]
+    if isinstance(value.get("mapping"), dict):
+        return [{"id": first_in(value, "conversation_id", "id"), "messages": _nodes(value)}]
+    key = next((key for key in _MESSAGES if isinstance(value.get(key), list)), None)
+    if not wrapped and key is not None:
+        pairs = [one if isinstance(one, list) else [one] for one in value[key]]
+        beside = {name: held for name, held in value.items() if name != key}
+        wrapped = [{**beside, "id": _id_of(value), "messages": [item for pair in pairs for item in pair]}]
     return wrapped or [value]
+
+
+def _nodes(value: dict[str, Any]) -> list[Any]:
+    """Return the nodes of a conversation that ChatGPT exported, those last that lead to the newest."""
+    nodes = value["mapping"]
+    path: dict[str, Any] = {}
+    name = value.get("current_node")
+    while isinstance(name, str) and name in nodes and name not in path:
+        path[name] = nodes[name]
+        name = pick(nodes[name], "parent")
+    others = [node for name, node in nodes.items() if name not in path]
+    return [*others, *reversed(path.values())]
 
 
 def _exchange(value: dict[str, Any]) -> dict[str, Any] | None:
@@ -210,7 +237,7 @@ def _holds_messages(value: Any) -> bool:
 def _id_of(*holders: dict[str, Any]) -> str | None:
     """Return what the first of some objects that has a name calls itself, with the run that it was."""
     for holder in holders:
-        found = first_in(holder, "id", "session_id", "instance_id", "sample_id")
+        found = first_in(holder, "id", "session_id", "instance_id", "sample_id", "task_id")
         if isinstance(found, str | int):
             epoch = holder.get("epoch")
             return f"{found}/{epoch}" if isinstance(epoch, int) and epoch > 1 else str(found)

@@ -96,7 +96,8 @@ class GroupReader:
                 items = self.prune(transcript, items)
                 document.taken.count += max(0, count - len(items))
             for index, (number, item) in enumerate(items):
-                with document.rejecting(number, "" if holder is None else self.place.format(index)):
+                place = "" if holder is None else self.place.format(index)
+                with document.rejecting(number, place), transcript.expecting():
                     self.add(transcript, item, number)
             held_at = None if holder is None else line
             name = text_in(holder, *self.id_keys) if isinstance(holder, dict) else ""
@@ -142,6 +143,8 @@ class Document:
         self.is_lines = False
         """Whether it holds a value per line; a file of one line does not."""
         self.is_indented = False
+        self.is_opened = False
+        """Whether its values were held by others, as sessions by a list of them."""
         self.taken = Taken()
         self._stream = stream
         self._damage: str | None = None
@@ -169,6 +172,11 @@ class Document:
         if not self.is_lines:
             line = None if error.message is None else _line_of_message(self._whole_text(), error.message)
         self.problems.append(error.at(self.name, line))
+
+    def retract(self, error: UnreadableError, line: int) -> None:
+        """Reject a value that was counted as read."""
+        self.taken.count -= 1
+        self.reject(error, line)
 
     @contextmanager
     def rejecting(self, line: int, place: str = "", *, counts: bool = True) -> Iterator[None]:

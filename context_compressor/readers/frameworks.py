@@ -21,6 +21,7 @@ from context_compressor.readers.tables import (
     compacts,
     each,
     keep_path,
+    keeps,
     parts_of,
     pick,
     replies,
@@ -189,7 +190,6 @@ inspect = TableReader(
                 "content",
                 by("type"),
                 {"reasoning": (thinks("reasoning", "summary"),), "text": (speaks("text"),)},
-                (lambda transcript, block, line: transcript.speak(parts_of(block), line),),
             ),
             each("tool_calls", by("id"), {}, (calls("id", "function", "arguments"),)),
         ),
@@ -232,7 +232,7 @@ pydantic_ai = TableReader(
     Format.PYDANTIC_AI,
     lambda record: text_in(record, "kind") or None if isinstance(record.get("parts"), list) else None,
     {
-        "request": (_instruct, each("parts", by("part_kind"), _REQUEST)),
+        "request": (_instruct, each("parts", by("part_kind"), _REQUEST, (keeps("user"),))),
         "response": (begins, each("parts", by("part_kind"), _RESPONSE)),
     },
 )

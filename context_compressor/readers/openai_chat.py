@@ -7,9 +7,11 @@ from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.chat import from_openai
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.repair import is_empty_assistant
 from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
-from context_compressor.readers.transcript import is_message, keys_of, kind_of
+from context_compressor.readers.transcript import SAYS_NOTHING, is_message, keys_of, kind_of
 
 FORMAT = Format.OPENAI
 _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
@@ -33,12 +35,14 @@ def read(document: Document) -> Iterator[Session]:
             yield _read_message_lines(document, held)
             return
         messages, frame = held
-        document.taken.count += max(1, len(messages))
+        kept = _without_silent(document, messages, line)
+        document.taken.count += len(kept) if messages else 1
+        form = Form.FOREIGN if document.is_opened else Form.ONE
         yield Session(
-            messages,
+            kept,
             document.name,
             FORMAT,
-            Form.SESSION_LINES if document.is_lines else Form.ONE,
+            Form.SESSION_LINES if document.is_lines else form,
             id=_id_of(frame),
             frame=frame,
             line=line if document.is_lines else None,
@@ -51,7 +55,9 @@ def _read_message_lines(document: Document, values: Iterator[Numbered]) -> Sessi
     lines: list[int] = []
     for line, value in values:
         with document.rejecting(line):
-            _check([value], len(messages))
+            (msg,) = _check([value], len(messages))
+            if _is_silent(msg):
+                raise UnreadableError(_silent(value))
             messages.append(value)
             lines.append(line)
     return Session(messages, document.name, FORMAT, Form.MESSAGE_LINES, message_lines=tuple(lines))
@@ -68,19 +74,37 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
     if not isinstance(messages, list):
         where, other = ("messages: ", "") if frame is not None else ("", ' or {"messages": [...]}')
         raise UnreadableError(f"{where}expected a list of chat messages{other}, got {kind_of(messages)}")
-    if messages and all(
-        isinstance(one, list) or (isinstance(one, dict) and "messages" in one and "role" not in one)
-        for one in messages
-    ):
-        raise UnreadableError("is a list of sessions; write one per line, as `jq -c '.[]'` does (JSONL)")
     _check(messages, 0)
     return messages, frame
 
 
-def _check(messages: list[Any], start: int) -> None:
+def _without_silent(document: Document, messages: list[Any], line: int) -> list[Any]:
+    """Return the messages that say something; the others are rejected."""
+    kept = []
+    for index, (message, msg) in enumerate(zip(messages, from_openai(messages), strict=True)):
+        if _is_silent(msg):
+            document.reject(UnreadableError(f"messages[{index}]: {_silent(message)}", message=index), line)
+        else:
+            kept.append(message)
+    return kept
+
+
+def _is_silent(msg: Msg) -> bool:
+    """Tell whether a message says nothing, and is no call, result, thought or beginning of an answer."""
+    is_blank = all(
+        block.get("type") == "text" and not block["text"].strip() for block in msg.get_content_blocks()
+    )
+    return is_blank and (msg.role != "assistant" or is_empty_assistant(msg))
+
+
+def _silent(message: dict[str, Any]) -> str:
+    return f"{SAYS_NOTHING} ({keys_of(message)})"
+
+
+def _check(messages: list[Any], start: int) -> list[Msg]:
     """Refuse messages that are no chat dicts; `start` is the index of the first within its session."""
     try:
-        from_openai(messages)
+        return from_openai(messages)
     except InvalidMessageError as error:
         why = str(error)
         raise UnreadableError(

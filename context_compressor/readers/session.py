@@ -31,6 +31,13 @@ class Format(StrEnum):
     PYDANTIC_AI = "pydantic-ai"
     AUTOGEN = "autogen"
     SHAREGPT = "sharegpt"
+    ATIF = "atif"
+    CHATGPT = "chatgpt"
+    CONTINUE = "continue"
+    COPILOT = "copilot-cli"
+    DROID = "droid"
+    GOOSE = "goose"
+    KIMI = "kimi-cli"
 
     @property
     def title(self) -> str:  # type: ignore[override]  # a StrEnum's `str.title` says nothing here
@@ -57,6 +64,13 @@ _TITLES = {
     Format.PYDANTIC_AI: "Pydantic AI messages",
     Format.AUTOGEN: "AutoGen messages",
     Format.SHAREGPT: "ShareGPT conversations",
+    Format.ATIF: "ATIF trajectory",
+    Format.CHATGPT: "ChatGPT export",
+    Format.CONTINUE: "Continue session",
+    Format.COPILOT: "Copilot CLI events",
+    Format.DROID: "Factory Droid session",
+    Format.GOOSE: "Goose session",
+    Format.KIMI: "Kimi CLI context",
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from context_compressor.readers.documents import Document, GroupReader, Numbered
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
+    API_ERRORS,
     Part,
     Transcript,
     as_object,
@@ -32,7 +33,7 @@ Table = Mapping[str, Sequence[Step]]
 
 _ROOTS = ("", "__root__")
 """What a record says of its parent that has none."""
-_LISTS = ("messages", "events", "history")
+_LISTS = ("messages", "events", "history", "conversation", "steps")
 """Where a session keeps its records."""
 
 
@@ -48,6 +49,13 @@ def pick(record: Any, *paths: str) -> Any:
         if value not in (None, "", []):
             return value
     return None
+
+
+def _is_there(record: Any, path: str) -> bool:
+    """Tell whether a record has a path, be it that nothing stands there."""
+    above, _, key = path.rpartition(".")
+    holder = pick(record, above) if above else record
+    return isinstance(holder, dict) and key in holder
 
 
 def parts_of(value: Any) -> list[Part]:
@@ -87,6 +95,11 @@ def says(role: str, *paths: str) -> Step:
 def begins(transcript: Transcript, _record: Any, _line: int) -> None:
     """End the reply: what the model says, thinks or calls next is of another."""
     transcript.close()
+
+
+def goes_on(transcript: Transcript, _record: Any, _line: int) -> None:
+    """End the reply if it has said or called something: thoughts belong to what follows them."""
+    transcript.close_said()
 
 
 def replies(key: str = "", name: str = "") -> Step:
@@ -149,6 +162,8 @@ def answers(ids: Sequence[str], *paths: str) -> Step:
 
     def step(transcript: Transcript, record: Any, line: int) -> None:
         call_id, parts = pick(record, *ids), parts_of(pick(record, *paths))
+        if not any(_is_there(record, path) for path in paths):
+            raise UnreadableError(f"{paths[0]}: expected the result of a call, but it is missing")
         if call_id is None:
             call_id = next((waiting for waiting, _ in transcript.pending), None)
         if call_id is None:
@@ -159,7 +174,19 @@ def answers(ids: Sequence[str], *paths: str) -> Step:
     return step
 
 
-def each(path: str, kind: Kind, table: Table, other: Sequence[Step] | None = None) -> Step:
+def keeps(role: str) -> Step:
+    """Return the step that says a block as it is, as its JSON text where nothing is known of its type."""
+
+    def step(transcript: Transcript, block: Any, line: int) -> None:
+        if role == "assistant":
+            transcript.speak(parts_of(block), line)
+        elif parts := parts_of(block):
+            transcript.say(role, parts, line)
+
+    return step
+
+
+def each(path: str, kind: Kind, table: Table, other: Sequence[Step] = (keeps("assistant"),)) -> Step:
     """Return the step that looks each block of a list up in a table of its own; `other` is for the rest."""
 
     def step(transcript: Transcript, record: Any, line: int) -> None:
@@ -167,11 +194,21 @@ def each(path: str, kind: Kind, table: Table, other: Sequence[Step] | None = Non
         for block in found if isinstance(found, list) else [] if found is None else [found]:
             block = {"type": "text", "text": block} if isinstance(block, str) else block
             found_kind = kind(block) if isinstance(block, dict) else None
-            steps = table.get(found_kind or "", other)
-            if steps is None:
-                transcript.leave_out(f"{found_kind or kind_of(block)} in {path.rpartition('.')[2]}")
-            for one in steps or ():
+            before = transcript.pieces
+            for one in table.get(found_kind or "", other):
                 one(transcript, block, line)
+            if transcript.pieces == before:
+                transcript.miss(f"{found_kind or kind_of(block)} in {path.rpartition('.')[2]}")
+
+    return step
+
+
+def fails(*paths: str) -> Step:
+    """Return the step that tells of an error that a program noted in the place of a reply."""
+
+    def step(transcript: Transcript, record: Any, _line: int) -> None:
+        if pick(record, *paths) is not None:
+            transcript.leave_out(API_ERRORS)
 
     return step
 
@@ -224,6 +261,7 @@ class TableReader:
         prune: takes out records that others replace or take back, and tells how many.
         id_keys: under which a holder of records says what it calls itself.
         among: returns the type of a record that nothing marks, where others tell of the format.
+        spreads: whether one record that is marked tells of all that `among` knows.
     """
 
     def __init__(
@@ -234,12 +272,15 @@ class TableReader:
         prune: Prune | None = None,
         id_keys: tuple[str, ...] = ("id", "session_id", "sessionId", "info.id"),
         among: Kind = lambda _: None,
+        *,
+        spreads: bool = False,
     ) -> None:
         self.FORMAT = format
         self._kind, self._table, self._id_keys, self._among = kind, table, id_keys, among
+        self._spreads = spreads
         self._groups = GroupReader(
             format,
-            is_item=self._is_own,
+            is_item=self._is_item,
             unwrap=self._unwrap,
             add=self._add,
             place="messages[{}]: ",
@@ -250,19 +291,25 @@ class TableReader:
 
     def claims(self, sample: Sequence[Any]) -> int:
         """Count the records, or the sessions of which most are records."""
-        return max(sum(map(self._is_own, sample)), sum(map(self._is_session, sample)))
+        return max(self._count(sample), sum(map(self._is_session, sample)))
 
     def read(self, document: Document) -> Iterator[Session]:
         """Yield a session per value that holds records, or one of all lines."""
         return self._groups.read(document)
 
     def _is_own(self, value: Any) -> bool:
-        is_holder = isinstance(value, dict) and isinstance(first_in(value, *_LISTS), list)
-        return isinstance(value, dict) and not is_holder and self._kind(value) in self._table
+        return _is_record(value) and self._kind(value) in self._table
+
+    def _is_item(self, value: Any) -> bool:
+        return _is_record(value) and (self._kind(value) or self._among(value)) in self._table
+
+    def _count(self, values: Sequence[Any]) -> int:
+        own = sum(map(self._is_own, values))
+        return sum(map(self._is_item, values)) if own and self._spreads else own
 
     def _is_session(self, value: Any) -> bool:
         held = first_in(value, *_LISTS) if isinstance(value, dict) else value
-        return isinstance(held, list) and 2 * sum(map(self._is_own, held)) > len(held)
+        return isinstance(held, list) and 2 * self._count(held) > len(held)
 
     def _unwrap(self, value: Any) -> list[Any]:
         held = first_in(value, *_LISTS) if isinstance(value, dict) else value
@@ -272,6 +319,11 @@ class TableReader:
 
     def _begin(self, transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
         names(*self._id_keys)(transcript, holder, line)
+        if isinstance(holder, dict):
+            says("system", "system")(transcript, holder, line)
+            for key, held in holder.items():
+                if key not in _LISTS and (self._is_own(held) or self._is_session(held)):
+                    transcript.leave_out(key)
         return []
 
     def _add(self, transcript: Transcript, item: Any, line: int) -> None:
@@ -281,11 +333,13 @@ class TableReader:
         if steps is None:
             what = f"type {kind!r} is not known" if kind else f"has no type ({keys_of(item)})"
             raise UnreadableError(f"expected a record of {self.FORMAT.title}: {what}")
-        before = transcript.pieces
         for step in steps:
             step(transcript, item, line)
-        if transcript.pieces == before:
-            transcript.leave_out(f"{kind} without words")
+
+
+def _is_record(value: Any) -> bool:
+    """Tell whether a value may be a record, and holds no list of them."""
+    return isinstance(value, dict) and not isinstance(first_in(value, *_LISTS), list)
 
 
 def keep_path(key: str, parent: str) -> Prune:
@@ -301,9 +355,10 @@ def keep_path(key: str, parent: str) -> Prune:
         path: set[int] = set()
         while name in linked and id(linked[name]) not in path:
             path.add(id(linked[name]))
-            above = text_in(linked[name], parent)
+            held = linked[name][parent]
+            above = held if isinstance(held, str) else "" if held is None else None
             is_lost = above not in linked and above not in _ROOTS
-            name = before.get(name, "") if is_lost else above
+            name = before.get(name, "") if is_lost or above is None else above
         linked_ids = {id(item) for item in linked.values()}
         kept = [(line, item) for line, item in items if id(item) in path or id(item) not in linked_ids]
         if len(items) > len(kept):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,9 @@ from context_compressor.messages.chat import AUDIO_FORMATS
 from context_compressor.readers.session import UnreadableError
 
 Part = dict[str, Any]
+API_ERRORS = "errors of an API"
+"""What a program wrote into the place of a reply that it did not get: nobody said it."""
+SAYS_NOTHING = "says nothing: it has neither words nor calls"
 _COMPACTED = "was compacted by its program: what was there before stays, its summary too"
 
 
@@ -79,6 +83,22 @@ class Transcript:
         self._left_out[what] += count
         self.pieces += 1
 
+    def miss(self, what: str) -> None:
+        """Tell of something that should say something, and does not: it counts as nothing that was read."""
+        self._left_out[f"{what} without words"] += 1
+
+    @contextmanager
+    def expecting(self) -> Iterator[None]:
+        """Refuse a record that adds nothing to the conversation, and tells of nothing.
+
+        Raises:
+            UnreadableError: it says nothing.
+        """
+        before = self.pieces
+        yield
+        if self.pieces == before:
+            raise UnreadableError(SAYS_NOTHING)
+
     def compact(self) -> None:
         """Tell that the program put a summary, which comes next, in the place of all before it."""
         self.note(_COMPACTED)
@@ -102,7 +122,13 @@ class Transcript:
         ]
 
     def say(self, role: str, parts: Sequence[Part], line: int, name: str | None = None) -> None:
-        """Add what somebody other than the model said."""
+        """Add what somebody other than the model said.
+
+        Raises:
+            UnreadableError: it is nothing.
+        """
+        if are_silent(parts):
+            raise UnreadableError(SAYS_NOTHING)
         self.close()
         self.pieces += 1
         self._turns.append(_Turn(role, line, list(parts), name=name))
@@ -202,7 +228,7 @@ class Transcript:
         heads = [
             head
             for head in self._turns
-            if head.role != "assistant" or head.parts or head.thoughts or head.calls
+            if head.role != "assistant" or not are_silent(head.parts) or head.thoughts or head.calls
         ]
         if len(heads) < len(self._turns):
             self.leave_out("replies without words", len(self._turns) - len(heads))
@@ -219,6 +245,11 @@ class Transcript:
 _TEXTS = ("text", "text-plain", "input_text", "output_text", "summary_text", "reasoning_text")
 _IMAGES = ("image_url", "input_image", "computer_screenshot")
 _MEDIA = ("image", "audio", "video", "file")
+
+
+def are_silent(parts: Sequence[Part]) -> bool:
+    """Tell whether parts say nothing: there are none but blank texts."""
+    return not any(part.keys() != {"type", "text"} or str(part["text"]).strip() for part in parts)
 
 
 def text_part(text: str) -> Part:

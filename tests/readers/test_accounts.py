@@ -258,7 +258,8 @@ def test_what_no_format_has_a_word_for_is_told_by_kind():
             "what the window of Cline",
         ),
         ({"run_type": "llm", "inputs": {"messages": [[SAID]]}, "outputs": {}}, "runs of LangSmith"),
-        ({"schema_version": "ATIF-v1.4", "steps": [{"source": "user"}]}, "a trajectory in the ATIF format"),
+        ({"traceId": "t", "startTime": "s", "model": "m", "input": [SAID]}, "observations of Langfuse"),
+        ({"name": "run", "input": {"messages": [SAID]}, "observations": []}, "traces of Langfuse"),
         ({"request": {"messages": [SAID]}, "response": {"body": "event: ping"}}, "requests with answers"),
     ],
 )

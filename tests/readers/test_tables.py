@@ -21,7 +21,48 @@ BRIEF = ("system", "Be brief.")
 TWO_CALLS = [("tool c1", "high at six"), ("tool c2", "too dark")]
 AT_SIX = ("assistant", "At six.")
 
+
+def look(read: str, look: str) -> tuple[str, Any]:
+    return ("assistant", (THOUGHT, ("c1", read), ("c2", look)))
+
+
 EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
+    "atif_trajectory.json": ([BRIEF, ASKED, look("read", "look"), *TWO_CALLS, AT_SIX], ()),
+    "chatgpt_export.json": (
+        [
+            ASKED,
+            ("assistant", (THOUGHT, ("call_1", "python"))),
+            ("tool call_1", "high at six"),
+            AT_SIX,
+        ],
+        ("left out: records of other branches (1), node (2)",),
+    ),
+    "continue_session.json": (
+        [
+            ("user", [{"type": "text", "text": "tide.txt is old"}, {"type": "text", "text": ASKED[1]}]),
+            look("read", "look"),
+            *TWO_CALLS,
+            AT_SIX,
+        ],
+        ("left out: states of calls (1)",),
+    ),
+    "copilot-cli_events.jsonl": (
+        [BRIEF, ASKED, look("view", "look"), *TWO_CALLS, SUMMARY, AT_SIX],
+        ("left out: event (2)", COMPACTED),
+    ),
+    "droid_session.jsonl": ([ASKED, look("Read", "Look"), *TWO_CALLS, AT_SIX], ("left out: todo_state (1)",)),
+    "droid_stream.jsonl": (
+        [ASKED, ("assistant", ("Looking.", ("c1", "Read"))), TWO_CALLS[0], AT_SIX],
+        ("left out: system (1), completion (1)",),
+    ),
+    "goose_export.json": (
+        [ASKED, look("developer__shell", "look"), *TWO_CALLS, AT_SIX],
+        ("left out: systemNotification (1)",),
+    ),
+    "kimi-cli_context.jsonl": (
+        [BRIEF, ASKED, look("ReadFile", "Look"), *TWO_CALLS, AT_SIX],
+        ("left out: _checkpoint (2), _usage (1)",),
+    ),
     "autogen_result.json": (
         [
             ASKED,
@@ -94,7 +135,7 @@ EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
             AT_SIX,
             ("assistant", "Summary: high water is at six."),
         ],
-        ("left out: step-finish in parts (2), compaction in parts (1)", COMPACTED),
+        ("left out: step-start (3), step-finish (2), compaction (1)", COMPACTED),
     ),
     "openhands_sdk.jsonl": (
         [
@@ -184,7 +225,13 @@ def test_sessions_are_named_as_they_name_themselves():
         if any(session.id for session in read_sample(name).sessions)
     }
     assert names == {
+        "atif_trajectory.json": ["at-1"],
+        "chatgpt_export.json": ["cg-1", "cg-2"],
         "codex-exec_events.jsonl": ["th-1"],
+        "continue_session.json": ["co-1"],
+        "copilot-cli_events.jsonl": ["cp-1"],
+        "droid_session.jsonl": ["d1"],
+        "goose_export.json": ["20260101_1"],
         "cursor_stream.jsonl": ["s"],
         "gemini-cli_chat.json": ["g-1"],
         "gemini-cli_recorded.jsonl": ["g-2"],
@@ -278,12 +325,15 @@ def test_records_of_other_types_are_named_by_their_type():
     ]
 
 
-def test_blocks_of_other_types_are_told():
+def test_blocks_of_other_types_are_kept_as_they_are():
     message = {"role": "assistant", "content": [{"type": "text", "text": "ho"}, {"type": "odd"}, 7]}
     lines = [{"type": "message", "id": "a", "timestamp": "t", "message": message}]
     (session,) = read_lines([{"type": "session", "id": "x", "timestamp": "t"}, *lines]).sessions
 
-    assert session.notes == ("left out: odd in content (1), int in content (1)",)
+    texts = ["ho", '{"type": "odd"}', "7"]
+    assert session.messages == [
+        {"role": "assistant", "content": [{"type": "text", "text": text} for text in texts]}
+    ]
 
 
 def test_the_latest_of_branches_goes_on_where_an_old_session_has_no_links():
