@@ -338,13 +338,23 @@ def without_request_metadata(holder: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in holder.items() if key not in REQUEST_METADATA}
 
 
-def hidden_in(holder: Block | None) -> dict[str, Any]:
-    """Return what a block, or a message's metadata, carries beside what is read of it, in a form other than
-    chat dicts: a thought's signature, citations, what a shell wrote beside its output.
+def beside(block: Block, *told: str) -> dict[str, Any]:
+    """Return what a block says on the wire beside its type and what stands under the keys `told`: citations,
+    a thought's signature, an item's id, what a shell wrote beside its output. What is empty says nothing.
     """
-    name = form_name_of(holder)
-    remark = {} if name is None else remark_of(holder, name)
-    return {**remark.get("extra", {}), **remark.get("item", {}).get("extra", {})}
+    remark = remark_of(block, form_name_of(block))
+    found = {key: value for key, value in block.items() if key not in ("type", REMARK, *told)}
+    found |= remark.get("extra", {})
+    found |= {key: remark[key].get("extra") for key in ("function", "item") if key in remark}
+    if block.get("type") == "thinking":
+        found.pop("summary", None)  # of an item of the Responses API: it was read as the thought
+    return {key: value for key, value in found.items() if value}
+
+
+def beside_content(msg: Msg) -> dict[str, Any]:
+    """Return what a message says on the wire under keys that have no place in content."""
+    metadata = msg.metadata or {}
+    return beside({REMARK: metadata[REMARK]}) if REMARK in metadata else {}
 
 
 def form_of(block: Block) -> str | None:

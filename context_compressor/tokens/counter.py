@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from context_compressor.errors import InvalidArgumentError, check_members
-from context_compressor.messages.chat import extra_of, extras_of_call
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import plain_texts
 from context_compressor.messages.text import dump_sendable
-from context_compressor.messages.wire import hidden_in
+from context_compressor.messages.wire import beside, beside_content
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 
 
@@ -81,33 +80,33 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
 
 def count_characters(msg: Msg, *, with_media: bool = False) -> int:
     """Return the characters of a message's texts, thinking, names, arguments; of media if asked."""
-    total = len(msg.name)
-    if msg.metadata:
-        total += _count_other_characters(extra_of(msg.metadata), with_media)
+    total = len(msg.name) + _count_other_characters(beside_content(msg), with_media)
     if isinstance(msg.content, str):
         return total + len(msg.content)
     for block in msg.content:
-        kind = block.get("type")
-        total += _count_other_characters(hidden_in(block), with_media)
-        if kind == "text":
-            total += len(block["text"])
-        elif kind == "thinking":
-            total += len(block["thinking"])
-        elif kind == "tool_use":
+        told = TOLD.get(str(block.get("type")), ())
+        total += _count_other_characters(beside(block, *told), with_media)
+        if "input" in told:
             total += len(block["name"]) + len(block.get("raw_input") or written_arguments(block))
-            total += sum(_count_other_characters(extra, with_media) for extra in extras_of_call(block))
-        elif kind == "tool_result":
-            output = block["output"]
-            inner = [{"type": "text", "text": output}] if isinstance(output, str) else output
-            beside = (hidden_in(each) for each in inner if isinstance(each, dict))
-            total += sum(_count_other_characters(extra, with_media) for extra in beside)
-            total += sum(
-                len(each["text"]) if is_text(each) else _count_other_characters(each, with_media)
-                for each in inner
-            )
+        elif "output" not in told:
+            total += sum(len(block[key]) for key in told)
+        elif isinstance(block["output"], str):
+            total += len(block["output"])
         else:
-            total += _count_other_characters(block, with_media)
+            total += sum(
+                len(inner["text"]) if is_text(inner) else _count_other_characters(inner, with_media)
+                for inner in block["output"]
+            )
     return total
+
+
+TOLD = {
+    "text": ("text",),
+    "thinking": ("thinking",),
+    "tool_use": ("id", "name", "input", "raw_input"),
+    "tool_result": ("id", "name", "output"),
+}
+"""Keys of blocks that are ours under which stands what is counted for what it is."""
 
 
 def is_text(inner: Any) -> bool:

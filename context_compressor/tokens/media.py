@@ -194,10 +194,20 @@ FILE_TOKENS = 3_000
 
 ENCODED_CHARACTERS = 200
 """Shorter strings are counted as text even if they are base64: few enough not to matter."""
+OPAQUE_CHARACTERS = 64
+"""The same of what is no medium: seals of citations are short and many; a provider's ids are shorter."""
+CHARACTERS_PER_OPAQUE_TOKEN = 4
+"""What only its provider reads (a thought's signature, encrypted reasoning or results) costs what it was made
+of. That is not known. In base64 it has a third more characters than bytes, and a token of text has some four
+bytes, so this is a bound."""
 
 _KIND_TOKENS: dict[MediaKind, int] = {"audio": AUDIO_TOKENS, "video": VIDEO_TOKENS, "file": FILE_TOKENS}
-_KIND = re.compile(r"(?<![a-z])(?:(image|audio|video)|(file|document|application/))")
-_REFERENCE_KEYS = frozenset({"url", "file_id", "file_url", "file_uri", "document_url"})
+_KIND = re.compile(r"(?<![a-z])(?:(image|audio|video)|(screenshot)|(file|document|application/))")
+_MEDIUM = re.compile(r"(image|audio|video|screenshot|file|document)([_-]url|_generation_call)?$")
+"""Types of what may be a medium by an address alone; a citation of a file, or a search in files, is none."""
+_REFERENCE_KEYS = frozenset(
+    {"url", "file_id", "file_url", "file_uri", "file_data", "document_url", "image_url"}
+)
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200};base64,")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=\r\n"
 
@@ -206,30 +216,27 @@ def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: 
     """Return the tokens of a block that is neither text nor thinking nor a tool's call or result.
 
     An image, audio or video costs what its kind costs. Of any other block the JSON text is counted. In both,
-    an encoded string (a data URL or base64, never its text) costs what its kind costs, and a file that is
-    only referred to costs `FILE_TOKENS`.
+    an encoded string (a data URL or base64, never its text) costs what its kind costs, and so does a medium
+    that is only referred to, by an id or a URL; what is encoded and of no kind costs a token for each
+    `CHARACTERS_PER_OPAQUE_TOKEN`.
     """
     kind = kind_of(block.get("type"))
     media = _Media(image_formula)
-    rest = media.take_out(without_request_metadata(without_remark(block)), kind, None)
+    rest = media.take_out(without_request_metadata(without_remark(block)))
     if kind is None or kind == "file":
-        if kind and not media.found and _refers(block):
-            media.add(kind, None, None, None)
         return media.tokens + count_text(json.dumps(rest, ensure_ascii=False, default=str))
-    if not media.found:
-        media.add(kind, None, _found(block, "detail"), _found(block, "max_pixels"))
     return media.tokens + sum(map(count_text, _long_texts(rest)))
 
 
 def kind_of(text: object) -> MediaKind | None:
     """Return the kind that a block's type ("input_audio") or a media type ("application/pdf") names."""
     found = _KIND.search(text) if isinstance(text, str) else None
-    return cast(MediaKind, found[1] or "file") if found else None
+    return cast(MediaKind, found[1] or ("image" if found[2] else "file")) if found else None
 
 
-def is_encoded(text: str) -> bool:
+def is_encoded(text: str, most_characters: int = ENCODED_CHARACTERS) -> bool:
     """Tell whether a string is a data URL or looks like base64, and is too long to be counted as text."""
-    if len(text) <= ENCODED_CHARACTERS or not text.isascii():
+    if len(text) <= most_characters or not text.isascii():
         return False
     url = _DATA_URL.match(text)
     data = text[url.end() :] if url else text
@@ -241,12 +248,13 @@ class _Media:
 
     def __init__(self, image_formula: ImageFormula) -> None:
         self._image_formula = image_formula
-        self.found = False
+        self.found = 0
+        """So many media."""
         self.tokens = 0
 
     def add(self, kind: MediaKind, data: str | None, detail: object, max_pixels: object) -> None:
         """Count one image, audio, video or file; `data` is its base64, where known."""
-        self.found = True
+        self.found += 1
         if kind == "image":
             width, height = (image_size(data) if data else None) or UNKNOWN_IMAGE_SIZE
             most = max_pixels if type(max_pixels) is int and max_pixels > 0 else None
@@ -255,16 +263,29 @@ class _Media:
             self.tokens += _KIND_TOKENS[kind]
 
     def take_out(
-        self, value: Any, kind: MediaKind | None, detail: object, max_pixels: object = None, key: str = ""
+        self,
+        value: Any,
+        kind: MediaKind | None = None,
+        detail: object = None,
+        max_pixels: object = None,
+        key: str = "",
     ) -> Any:
         """Return `value` without its encoded strings, each counted as the kind that stands nearest to it."""
         if isinstance(value, dict):
-            kind = kind_of(value.get("media_type")) or kind_of(value.get("type")) or kind
+            own = kind_of(value.get("media_type")) or kind_of(value.get("type"))
             detail, max_pixels = value.get("detail", detail), value.get("max_pixels", max_pixels)
-            return {name: self.take_out(item, kind, detail, max_pixels, name) for name, item in value.items()}
+            before = self.found
+            left = {
+                name: self.take_out(item, own or kind, detail, max_pixels, name)
+                for name, item in value.items()
+            }
+            is_medium = kind in (None, "file") and _MEDIUM.search(str(value.get("type")))
+            if own and is_medium and self.found == before and (own != "file" or _refers(value)):
+                self.add(own, None, _found(value, "detail"), _found(value, "max_pixels"))
+            return left
         if isinstance(value, list):
             if kind == "video" and value and all(isinstance(item, str) for item in value):
-                self.found = True
+                self.found += 1
                 self.tokens += FRAME_TOKENS * (len(value) + len(value) % 2)
                 return []
             return [self.take_out(item, kind, detail, max_pixels, key) for item in value]
@@ -274,11 +295,12 @@ class _Media:
         url = _DATA_URL.match(value)
         data = value[url.end() :] if url else value
         kind = (url and kind_of(url[1])) or kind
-        if not is_encoded(value) and not (kind == "image" and image_size(data)):
-            return value
         if kind is None:
-            # Opaque, like redacted thinking: its characters or a file, whichever is less.
-            self.tokens += min(len(value), FILE_TOKENS)
+            if not is_encoded(value, OPAQUE_CHARACTERS):
+                return value
+            self.tokens += -(-len(value) // CHARACTERS_PER_OPAQUE_TOKEN)
+        elif not is_encoded(value) and not (kind == "image" and image_size(data)):
+            return value
         else:
             self.add(kind, data, detail, max_pixels)
         return ""
@@ -291,7 +313,8 @@ def _found(block: Block, key: str) -> object:
 
 def _refers(value: Any) -> bool:
     if isinstance(value, dict):
-        return any((key in _REFERENCE_KEYS and item) or _refers(item) for key, item in value.items())
+        held = ((key in _REFERENCE_KEYS and item) or _refers(item) for key, item in value.items())
+        return value.get("type") == "base64" or any(held)
     return isinstance(value, list) and any(map(_refers, value))
 
 

@@ -11,16 +11,13 @@ from typing import Any
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.chat import (
     as_list,
-    extra_of,
-    extras_of_call,
     from_openai,
     is_legacy_result,
     sends_name,
-    without_request_metadata,
 )
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.wire import form_name_of, hidden_in
-from context_compressor.tokens.counter import MessageTokens, is_text, written_arguments
+from context_compressor.messages.wire import beside, beside_content, form_name_of
+from context_compressor.tokens.counter import TOLD, MessageTokens, is_text, written_arguments
 from context_compressor.tokens.media import (
     ImageFormula,
     block_tokens,
@@ -47,8 +44,6 @@ or tags and JSON keys around it (Qwen: 14 tokens), and OpenAI publishes neither;
 counted."""
 RESULT_TOKENS = 4
 """The same for a tool result (Qwen: `<tool_response>`, `</tool_response>` and two line breaks)."""
-SHORT_EXTRA_CHARACTERS = 200
-"""Keys of a message or call that have no place in content cost nothing up to so many characters of JSON."""
 NAME_TOKENS = 1
 """OpenAI's cookbook: a name costs its own tokens and one more."""
 
@@ -130,10 +125,7 @@ class TiktokenCounter:
         vocabulary = self._vocabulary or self._load()
         count, count_name = vocabulary.count, vocabulary.count_name
         content = msg.content
-        others = 0
-        if msg.metadata:
-            beside = extra_of(msg.metadata) | hidden_in(msg.metadata)
-            others = self._measure_extra(beside, vocabulary)
+        others = self._measure_rest(beside_content(msg), vocabulary)
         if isinstance(content, str):
             tokens = vocabulary.count_whole(content)
             return MessageTokens(tokens + others + _overhead(msg, vocabulary), (tokens,))
@@ -141,6 +133,9 @@ class TiktokenCounter:
         only_results = bool(content)
         for block in content:
             kind = block.get("type")
+            told = TOLD.get(str(kind), ())
+            if told:
+                others += self._measure_rest(beside(block, *told), vocabulary)
             if kind == "tool_result":
                 others += self._measure_result(msg, block, vocabulary, texts)
                 continue
@@ -148,15 +143,12 @@ class TiktokenCounter:
             if kind == "text":
                 texts.append(count(block["text"]))
             elif kind == "thinking":
-                others += max(count(block["thinking"]), self._measure_extra(hidden_in(block), vocabulary))
-                continue
+                others += count(block["thinking"])
             elif kind == "tool_use":
                 others += count_name(block["name"]) + count(written_arguments(block))
                 others += max(CALL_TOKENS, count_name(block["id"]))
-                others += sum(self._measure_extra(extra, vocabulary) for extra in extras_of_call(block))
             else:
-                others += block_tokens(block, count, self._image_formula)
-            others += self._measure_extra(hidden_in(block), vocabulary)
+                others += self._measure_other(block, vocabulary)
         # Results go as messages of their own; what stands beside them, or nothing at all, goes as one.
         if not only_results:
             others += _overhead(msg, vocabulary)
@@ -169,30 +161,27 @@ class TiktokenCounter:
         if _sends_result_name(msg, block):
             others += NAME_TOKENS + count_name(block["name"])
         output = block["output"]
-        others += self._measure_extra(hidden_in(block), vocabulary)
         if isinstance(output, str):
             texts.append(count(output))
             return others
         for inner in output:
-            others += self._measure_extra(hidden_in(inner), vocabulary) if isinstance(inner, dict) else 0
             if is_text(inner):
                 texts.append(count(inner["text"]))
+                others += self._measure_rest(beside(inner, "text"), vocabulary)
             elif isinstance(inner, dict):
-                others += block_tokens(inner, count, self._image_formula)
+                others += self._measure_other(inner, vocabulary)
             else:
                 others += count(json.dumps(inner, ensure_ascii=False, default=str))
         return others
 
-    def _measure_extra(self, extra: dict[str, Any], vocabulary: Vocabulary) -> int:
-        """Return what keys cost that have no place in content, where they are long.
+    def _measure_other(self, block: Block, vocabulary: Vocabulary) -> int:
+        """Return what a block costs that is no text, thought, call or result."""
+        said = {"type": block["type"]} if "type" in block else {}
+        return block_tokens(said | beside(block), vocabulary.count, self._image_formula)
 
-        Providers that know such a key read it (`reasoning_details`, a thought's signature); short ones are
-        mostly `index` and null.
-        """
-        extra = without_request_metadata(extra)
-        if not extra or len(json.dumps(extra, default=str)) <= SHORT_EXTRA_CHARACTERS:
-            return 0
-        return block_tokens(extra, vocabulary.count, self._image_formula)
+    def _measure_rest(self, rest: Block, vocabulary: Vocabulary) -> int:
+        """Return what a block, or a message, costs beside what is counted for what it is."""
+        return block_tokens(rest, vocabulary.count, self._image_formula) if rest else 0
 
     def _load(self) -> Vocabulary:
         with _loading:

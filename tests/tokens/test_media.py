@@ -124,9 +124,31 @@ def test_media_inside_an_unknown_block_cost_what_their_kind_costs() -> None:
     assert 2 * 765 + len(PLAIN) < cost(found) < 2 * 765 + len(PLAIN) + 400
 
 
-def test_an_opaque_string_costs_its_characters_or_a_file() -> None:
-    assert FILE_TOKENS <= cost({"type": "redacted_thinking", "data": LARGE}) < FILE_TOKENS + 60
-    assert 300 <= cost({"type": "redacted_thinking", "data": LARGE[:300]}) < 360
+def test_what_only_its_provider_reads_costs_a_quarter_of_its_characters() -> None:
+    for length in (100, 300, len(LARGE)):
+        block = {"type": "redacted_thinking", "data": LARGE[:length]}
+        assert length / 4 <= cost(block) < length / 4 + 60
+
+
+@pytest.mark.parametrize(
+    ("medium", "tokens"),
+    [
+        ({"type": "input_image", "file_id": "file-1"}, UNKNOWN_IMAGE),
+        ({"type": "input_image", "image_url": "https://x.org/a.png", "detail": "low"}, 85),
+        ({"type": "image", "source": {"type": "file", "file_id": "file-1"}}, UNKNOWN_IMAGE),
+        ({"type": "computer_screenshot", "file_id": "file-1"}, UNKNOWN_IMAGE),
+        ({"type": "image_generation_call", "id": "ig_1", "result": None}, UNKNOWN_IMAGE),
+        ({"type": "input_file", "file_id": "file-1"}, FILE_TOKENS),
+        ({"type": "document", "source": {"type": "url", "url": "https://x.org/a.pdf"}}, FILE_TOKENS),
+        ({"type": "file_search_call", "results": [{"file_id": "file-1", "text": "found"}]}, 0),
+        ({"type": "file_citation", "file_id": "file-1", "filename": "a.pdf"}, 0),
+        ({"type": "container_upload", "file_id": "file-1"}, 0),
+    ],
+)
+def test_a_medium_by_id_costs_its_kind_wherever_it_stands(medium: Block, tokens: int) -> None:
+    """A citation of a file, or a search in files, is none."""
+    for block in ({"type": "openai_part", "openai_part": medium}, {"type": "other", "content": [medium]}):
+        assert tokens < cost(block) < tokens + 200
 
 
 def test_the_remarks_of_from_openai_cost_nothing() -> None:
