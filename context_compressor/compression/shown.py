@@ -23,6 +23,7 @@ from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
 from context_compressor.messages.repair import is_orphan, orphan_as_result
 from context_compressor.messages.text import LINE_ENDS, dump_sendable, indent_lines
+from context_compressor.messages.wire import SENT_BESIDE
 from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.cutting import cut
 from context_compressor.tokens.counter import TokenCounter
@@ -242,7 +243,7 @@ def _render_extra(extra: Mapping[str, Any], media: dict[str, None]) -> list[str]
     return [
         f"[{key}] {json.dumps(_without_media(value, media), ensure_ascii=False)}"
         for key, value in extra.items()
-        if isinstance(value, list | dict | str) and value
+        if isinstance(value, list | dict | str) and value and key != SENT_BESIDE
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -355,6 +355,24 @@ def beside_content(msg: Msg) -> dict[str, Any]:
     """Return what a message says on the wire under keys that have no place in content."""
     metadata = msg.metadata or {}
     return beside({REMARK: metadata[REMARK]}) if REMARK in metadata else {}
+
+
+SENT_BESIDE: Final = "sent_beside"
+"""Key of a chat dict that an adapter makes of a framework's message: what goes out with that message, and the
+dict does not say. It is counted, and never sent under this key."""
+
+
+def unsaid(value: Any, said: Container[str]) -> Any:
+    """Return what JSON-like data says in texts that are not among `said`; None: nothing.
+
+    What is no text, what says which kind of block it is, and request metadata are left out.
+    """
+    if isinstance(value, Mapping):
+        kept = {key: item for key, item in value.items() if key != "type" and key not in REQUEST_METADATA}
+        return {key: left for key, item in kept.items() if (left := unsaid(item, said))}
+    if isinstance(value, list | tuple):
+        return [left for item in value if (left := unsaid(item, said))]
+    return value if isinstance(value, str) and value not in said else None
 
 
 def form_of(block: Block) -> str | None:

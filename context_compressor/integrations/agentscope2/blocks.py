@@ -29,6 +29,7 @@ from pydantic import AnyUrl
 
 from context_compressor.messages.chat.blocks import part_to_block
 from context_compressor.messages.media import media_type_of, url_of
+from context_compressor.messages.wire import SENT_BESIDE
 
 Dict = dict[str, Any]
 Block = TextBlock | ThinkingBlock | DataBlock | HintBlock | ToolCallBlock | ToolResultBlock
@@ -174,6 +175,9 @@ def _round_of(name: str, blocks: Sequence[Block]) -> Dict:
     thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
     if any(thoughts):
         chat["reasoning_content"] = "\n".join(thoughts)
+    extras = [block.model_extra for block in blocks if isinstance(block, ThinkingBlock) and block.model_extra]
+    if extras:  # signatures, encrypted thoughts
+        chat[SENT_BESIDE] = extras
     calls = [block for block in blocks if isinstance(block, ToolCallBlock)]
     if calls:
         chat["tool_calls"] = [

@@ -24,9 +24,12 @@ from context_compressor.memory.listed import INSTRUCTING
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.forms import Form
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import leaves_of
+from context_compressor.messages.wire import SENT_BESIDE, unsaid
 
 Wire = dict[str, Any]
 
+_TEXTS = ("text", "text-plain")
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
 _CALLS = (
     "tool_use",
@@ -37,6 +40,9 @@ _CALLS = (
     "input_json_delta",
 )
 """Types of blocks that say what `tool_calls` says."""
+_ARGUMENTS = ("input", "args", "arguments", "partial_json")
+_KWARGS = ("reasoning_content", "refusal", "function_call", "tool_calls", "parsed", "audio")
+"""What is read of a reply's `additional_kwargs`, or goes out by its id alone."""
 _ROLES = ("user", "assistant", "system", "developer")
 _MEDIA = {"image": "image_url", "video": "video_url"}
 
@@ -94,9 +100,13 @@ class Wires:
 
 
 def to_wire(message: BaseMessage) -> Wire:
-    """Return a message as a chat dict. Blocks that chat dicts do not know are told as text."""
-    if isinstance(message, AIMessage):
-        return _reply(message)
+    """Return a message as a chat dict; what goes out with it beside that stands under `SENT_BESIDE`."""
+    wire = _reply(message) if isinstance(message, AIMessage) else _spoken(message)
+    beside = _beside(message, wire)
+    return {**wire, SENT_BESIDE: beside} if beside else wire
+
+
+def _spoken(message: BaseMessage) -> Wire:
     content = _content(message.content)
     named = {"name": message.name} if isinstance(message.name, str) else {}
     if isinstance(message, ToolMessage):
@@ -144,6 +154,26 @@ def _reply(message: AIMessage) -> Wire:
     return wire
 
 
+def _beside(message: BaseMessage, wire: Wire) -> list[Any]:
+    """Return what texts, thoughts and calls carry that chat dicts have no word for: seals, ids, sources."""
+    said = {str(leaf) for _, leaf in leaves_of(wire)} | {str(message.text)}
+    beside = []
+    for block in (one for one in message.content if isinstance(one, dict)):
+        kind = block.get("type")
+        if kind in _THOUGHTS:
+            beside.append(unsaid(block, {*said, *map(str, _thoughts(block))}))
+        elif kind in _CALLS:
+            beside.append(unsaid({key: held for key, held in block.items() if key not in _ARGUMENTS}, said))
+        elif kind in _TEXTS:
+            beside.append(unsaid(block, said))
+    if isinstance(message, AIMessage):
+        more = message.additional_kwargs
+        beside.append(unsaid({key: held for key, held in more.items() if key not in _KWARGS}, said))
+        if isinstance(more.get("audio"), dict):
+            beside.append({"type": "audio"})
+    return [one for one in beside if one]
+
+
 def _call(id: object, name: object, args: object) -> Wire:
     text = args if isinstance(args, str) else _dumps({} if args is None else args)
     held = {"name": str(name or ""), "arguments": text}
@@ -164,11 +194,14 @@ def _part(block: Any) -> Wire:
     if not isinstance(block, dict):
         return {"type": "text", "text": str(block)}
     kind = block.get("type")
-    if kind in ("text", "text-plain") and isinstance(block.get("text"), str):
+    if kind in _TEXTS and isinstance(block.get("text"), str):
         return {"type": "text", "text": block["text"]}
     if (part := _media(block, str(kind))) is not None:
         return part
-    return {"type": "text", "text": _dumps(block)}
+    if not isinstance(kind, str) or kind in (*_CALLS, "tool_result"):
+        return {"type": "text", "text": _dumps(block)}
+    whole: Wire = json.loads(_dumps(block))
+    return whole
 
 
 def _media(block: Wire, kind: str) -> Wire | None:

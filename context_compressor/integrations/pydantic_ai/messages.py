@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_ai.messages import (
+    FilePart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -22,10 +23,12 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_core import to_jsonable_python
 
 from context_compressor.compression.labels import is_segment_text
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
 from context_compressor.integrations.pydantic_ai.contents import content_of, dumped, part_of
+from context_compressor.messages.wire import SENT_BESIDE
 
 Dict = dict[str, Any]
 
@@ -173,6 +176,8 @@ class Chats:
                 }
                 for call in calls
             ]
+        if beside := [held for part in parts if (held := _beside(part))]:
+            wire[SENT_BESIDE] = beside
         if parts:
             self._said.append(_Said(wire, place, parts))
 
@@ -392,6 +397,15 @@ def _steers(part: Any) -> bool:
 
 def _is_content(part: Any) -> bool:
     return not isinstance(part, ThinkingPart | ToolCallPart)
+
+
+def _beside(part: Any) -> Dict:
+    """Return what goes out with a text, a thought or a call that a chat dict has no word for."""
+    if not isinstance(part, TextPart | ThinkingPart | ToolCallPart | FilePart):
+        return {}
+    held = {key: getattr(part, key, None) for key in ("id", "signature", "provider_details", "citations")}
+    kept: Dict = to_jsonable_python({key: one for key, one in held.items() if one}, serialize_unknown=True)
+    return kept
 
 
 def _first_text(content: Any) -> str:
