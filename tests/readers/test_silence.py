@@ -50,7 +50,10 @@ def test_a_record_that_says_nothing_is_no_message_in_any_format(format):
     assert ["says nothing" in problem.why for problem in reading.problems] == [True]
 
     with pytest.raises(UnreadableError):
-        read_lines([SPOKEN[format], SILENT[format], {**SILENT[format], "uuid": "r10"}], Format(format))
+        read_lines(
+            [SPOKEN[format], SILENT[format], {**SILENT[format], "uuid": "r10", "parentUuid": "r9"}],
+            Format(format),
+        )
 
 
 def test_a_silent_message_of_a_list_is_told_by_its_line_and_the_others_are_read():
