@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from context_compressor.backends.tables import SCHEMA_VERSION, metadata, schema
 from context_compressor.backends.writing import Again
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, without_secrets
+from context_compressor.memory.loops import to_its_end
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ _BREAKS = 25
 """How often one is tried that the database broke off at once. InnoDB does so to all but one of the many that
 make sessions of their own at the same moment: it locks the gap where a row is missing."""
 _PAUSE_SECONDS = 0.5
+_ABANDONED_SECONDS = 5.0
+"""How long a server has to answer what nobody waits for any more, before the connection is closed."""
 
 
 def _attempts(error: DBAPIError) -> int:
@@ -49,29 +52,52 @@ def _attempts(error: DBAPIError) -> int:
     return _ATTEMPTS if number == 1205 or "database is locked" in str(orig) else 1
 
 
+class _Unwanted(Exception):
+    """Nobody waits for the transaction any more."""
+
+
 async def in_transaction(
     engine: AsyncEngine, work: Callable[[sa.Connection], T], *, is_write: bool = True
 ) -> T:
     """Run statements in a transaction of their own, again where the database broke it off.
 
-    One that only reads is not committed, which would be one more answer to wait for.
+    One that only reads is not committed, which would be one more answer to wait for. A caller that is
+    cancelled leaves at once, and the transaction comes to its end by itself: it is rolled back, unless it is
+    being committed. Were a statement broken off, its connection would be closed, and SQLite's would go on
+    holding its lock.
     """
-    overtaken = 0
-    for attempt in range(_BREAKS):
-        try:
-            async with engine.begin() if is_write else engine.connect() as connection:
-                return await connection.run_sync(work)
-        except Again:
-            overtaken += 1
-            if overtaken == _ATTEMPTS:
-                break
-        except DBAPIError as error:
-            if attempt + 1 >= _attempts(error):
-                raise
-            logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
-            # Those that met once do not all come back at the same moment.
-            await asyncio.sleep(min(0.01 * 2**attempt, _PAUSE_SECONDS) * (0.5 + random.random()))
-    raise ConflictError("the history changes too fast to write to it; try again", number=0)
+
+    async def run(is_wanted: Callable[[], bool]) -> T:
+        overtaken = 0
+        for attempt in range(_BREAKS):
+            try:
+                async with engine.begin() if is_write else engine.connect() as connection:
+                    if not is_wanted():
+                        raise _Unwanted
+                    found = await connection.run_sync(work)
+                    if is_write and not is_wanted():
+                        raise _Unwanted
+                return found
+            except _Unwanted:
+                raise asyncio.CancelledError from None
+            except Again:
+                overtaken += 1
+                if overtaken == _ATTEMPTS:
+                    break
+            except DBAPIError as error:
+                if attempt + 1 >= _attempts(error) or not is_wanted():
+                    raise
+                logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
+                # Those that met once do not all come back at the same moment.
+                await asyncio.sleep(min(0.01 * 2**attempt, _PAUSE_SECONDS) * (0.5 + random.random()))
+        raise ConflictError("the history changes too fast to write to it; try again", number=0)
+
+    return await to_its_end(run, most_seconds=abandoned_seconds(engine))
+
+
+def abandoned_seconds(engine: AsyncEngine) -> float | None:
+    """Return for how long work goes on that nobody waits for: SQLite's own waiting has an end."""
+    return None if engine.dialect.name == "sqlite" else _ABANDONED_SECONDS
 
 
 _READY: WeakSet[AsyncEngine] = WeakSet()
@@ -132,7 +158,7 @@ async def dispose(engine: AsyncEngine) -> None:
     end = time.monotonic() + _LAST_SECONDS
     while held is not None and held() and time.monotonic() < end:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.005)
-    await engine.dispose()
+    await to_its_end(lambda _: engine.dispose(), most_seconds=abandoned_seconds(engine))
 
 
 def engine_of(session: AsyncSession) -> AsyncEngine:
@@ -165,8 +191,7 @@ async def make_tables(engine: AsyncEngine) -> None:
 
     for attempt in range(_ATTEMPTS):
         try:
-            async with engine.begin() as connection:
-                found = await connection.run_sync(make)
+            found = await in_transaction(engine, make)
             break
         except DBAPIError:
             if attempt + 1 == _ATTEMPTS:

@@ -12,7 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from context_compressor.backends.changes import check
 from context_compressor.backends.claims import claim
-from context_compressor.backends.engines import dispose, engine_for, engine_of, in_transaction, make_tables
+from context_compressor.backends.engines import (
+    abandoned_seconds,
+    dispose,
+    engine_for,
+    engine_of,
+    in_transaction,
+    make_tables,
+)
 from context_compressor.backends.records import (
     DEFAULT_SESSION,
     DEFAULT_USER,
@@ -33,6 +40,7 @@ from context_compressor.compression.edits import message_id
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, ledger_entries
+from context_compressor.memory.loops import to_its_end
 from context_compressor.messages.skeletons import as_message
 
 T = TypeVar("T")
@@ -253,15 +261,24 @@ class SQLAlchemyHistory:
         """Run statements on a connection: in a transaction of their own, or in the caller's."""
         await make_tables(self._engine)
         if self._within is not None:
-            within = self._within
-            if not is_write:
-                return await within.run_sync(lambda session: work(session.connection()))
-            if self._engine.dialect.name == "sqlite":
-                # Its driver begins a transaction with the first change, and a savepoint without one commits.
-                await within.execute(sa.update(sessions).where(sa.false()).values(number=0))
-            async with within.begin_nested():
-                return await within.run_sync(lambda session: work(session.connection()))
+            # Whoever is cancelled ends his transaction, which must not meet a statement that is under way.
+            return await to_its_end(
+                lambda _: self._run_within(work, is_write),
+                most_seconds=abandoned_seconds(self._engine),
+                waits=True,
+            )
         return await in_transaction(self._engine, work, is_write=is_write)
+
+    async def _run_within(self, work: Callable[[sa.Connection], T], is_write: bool) -> T:
+        within = self._within
+        assert within is not None
+        if not is_write:
+            return await within.run_sync(lambda session: work(session.connection()))
+        if self._engine.dialect.name == "sqlite":
+            # Its driver begins a transaction with the first change, and a savepoint without one commits.
+            await within.execute(sa.update(sessions).where(sa.false()).values(number=0))
+        async with within.begin_nested():
+            return await within.run_sync(lambda session: work(session.connection()))
 
     # In a caller's transaction numbers may be taken back. They are given out once only.
 

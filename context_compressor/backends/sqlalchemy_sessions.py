@@ -24,6 +24,7 @@ from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
 from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts
 from context_compressor.errors import ConflictError, InvalidArgumentError, shown_url, without_secrets
 from context_compressor.memory.history import Change, Head
+from context_compressor.memory.loops import to_its_end
 
 _REMINDERS = {
     "sqlite": "backups of the file, and blocks of the disk that were given back",
@@ -90,9 +91,11 @@ class SQLSessions(SessionDirectory):
                 return  # to look would make it
             raise InvalidArgumentError(f"{file}: there is no such file")
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS), self.engine.connect() as connection:
-                has_tables = await connection.run_sync(
-                    lambda connection: sa.inspect(connection).has_table(sessions.name)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                has_tables = await in_transaction(
+                    self.engine,
+                    lambda connection: sa.inspect(connection).has_table(sessions.name),
+                    is_write=False,
                 )
         except TimeoutError as error:
             raise InvalidArgumentError(
@@ -263,7 +266,8 @@ async def rewrite_file(engine: AsyncEngine, wait_seconds: float) -> list[Removed
     file = sqlite_file(engine)
     if file is None:
         return []
-    try:
+
+    async def rewrite(_: object) -> bool:
         async with engine.connect() as connection:
             await connection.execution_options(isolation_level="AUTOCOMMIT")
             was = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
@@ -271,6 +275,10 @@ async def rewrite_file(engine: AsyncEngine, wait_seconds: float) -> list[Removed
             await connection.exec_driver_sql("VACUUM")
             busy = (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
             await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(was)}")
+            return bool(busy)
+
+    try:
+        busy = await to_its_end(rewrite)
     except DBAPIError as error:
         raise ConflictError(f"{file} could not be rewritten: {error.orig}", number=0) from error
     if busy:

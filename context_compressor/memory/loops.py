@@ -1,4 +1,6 @@
-"""Event loops: a lock for whichever runs, one in the background, and whether a memory is used by which."""
+"""Event loops: a lock for whichever runs, work that outlasts its caller, one loop in the background, and
+whether a memory is used by which.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -35,6 +38,56 @@ class LoopLock:
         if kept is None or kept[0] is not loop:
             kept = vars(holder)[self._kept_as] = loop, asyncio.Lock()
         return kept[1]
+
+
+_OUTLASTING: set[asyncio.Task[None]] = set()
+"""Loops hold their tasks weakly."""
+
+
+async def to_its_end(
+    work: Callable[[Callable[[], bool]], Coroutine[Any, Any, T]],
+    *,
+    most_seconds: float | None = None,
+    waits: bool = False,
+) -> T:
+    """Run something that must not be broken off in its middle, as a driver's work on a connection.
+
+    Neither whoever waits for it can cancel it nor `asyncio.run`, which cancels all tasks of a loop at its end
+    and waits for them: the work is in a task that it does not see, and one that it sees waits for that.
+
+    Args:
+        work: is given what tells whether anybody still wants it, and may end early where nobody does.
+        most_seconds: for how long it goes on that nobody wants, before it is cancelled after all; None: any.
+        waits: whether a cancelled caller waits until it has ended.
+    """
+    wanted = True
+    task = asyncio.create_task(work(lambda: wanted))
+    asyncio._unregister_task(task)
+
+    async def wait() -> None:
+        nonlocal wanted
+        while not task.done():
+            try:
+                await asyncio.wait({task}, timeout=None if wanted else most_seconds)
+                if not wanted and not task.done():
+                    task.cancel()
+            except asyncio.CancelledError:
+                wanted = False
+        if not task.cancelled():
+            task.exception()  # nobody else may ask for it, and asyncio would print it
+
+    waiting = asyncio.create_task(wait())
+    _OUTLASTING.add(waiting)
+    waiting.add_done_callback(_OUTLASTING.discard)
+    try:
+        await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        waiting.cancel()
+        while waits and not waiting.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({waiting})
+        raise
+    return task.result()
 
 
 class _BackgroundLoop:
