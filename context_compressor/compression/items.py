@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import Literal
 
@@ -17,6 +18,7 @@ from context_compressor.compression.edits import (
     message_id,
 )
 from context_compressor.compression.ledger import Ledger
+from context_compressor.messages import hosted
 from context_compressor.messages.chat import set_markers
 from context_compressor.messages.exchanges import (
     ORPHAN_REPAIR,
@@ -176,6 +178,8 @@ def advance(
     standing: set[ItemKey] | None = None
     for exchange in exchanges:
         first: ItemKey | None = None
+        if exchange[0].goes_on:
+            first, exchange = _go_on(chain(reversed(grown), reversed(items)), exchange)
         for message in exchange:
             item_key = ItemKey(message.key, message.part)
             first = first or item_key
@@ -199,6 +203,27 @@ def advance(
         for place, entry in enumerate(grown)
         if isinstance(entry, ViewItem) or last[entry.id] == place
     ]
+
+
+def _go_on(shown: Iterator[ViewItem | SegmentEdit], exchange: Exchange) -> tuple[ItemKey | None, Exchange]:
+    """Return the key of the exchange of which another is the rest, None where it left the view, and that rest
+    without what needs calls that left.
+
+    `shown`: what stands before it, the newest first.
+    """
+    first: ItemKey | None = None
+    called: list[str] = []
+    for item in shown:
+        if not isinstance(item, ViewItem) or item.kind == "segment" or first not in (None, item.exchange):
+            break
+        first = item.exchange
+        called += hosted.called_by(item.source)
+    rest = []
+    for message in exchange:
+        msg = hosted.with_calls(message.msg, called)
+        called += hosted.called_by(msg)
+        rest.append(message if msg is message.msg else message._replace(msg=msg, repair="content rewritten"))
+    return first, tuple(rest)
 
 
 def rebuild(

@@ -18,9 +18,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from context_compressor.errors import InvalidStateError
+from context_compressor.messages import hosted
 from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
 from context_compressor.messages.repair import (
     arguments_line,
+    hosted_placeholder,
     is_empty_assistant,
     is_legacy_call,
     named_call,
@@ -58,6 +60,8 @@ class ExchangeMessage(NamedTuple):
     placeholder: bool = False
     part: str = ""
     """Set where one history message gives several: with `key` it names this one."""
+    goes_on: bool = False
+    """Of the first of an exchange: whether it is the rest of the one before, which was given out already."""
 
 
 Exchange = tuple[ExchangeMessage, ...]
@@ -65,6 +69,9 @@ Exchange = tuple[ExchangeMessage, ...]
 
 Where each of several calls is a message of its own, and all results follow (Qwen-Agent), it is these with
 their results, each behind its call.
+
+A tool that the provider runs itself may give its result in a later message. What stands up to that is of the
+same exchange, but is given out as it comes: the provider has to be sent it to go on.
 """
 
 
@@ -100,6 +107,8 @@ class _Held:
     waiting: int = 0
     follows: bool = True
     """Whether it ends the waiting of calls before it, once it is to be shown: a result does not."""
+    goes_on: bool = False
+    """Whether it is the rest of the exchange before it."""
 
 
 @dataclass(slots=True)
@@ -167,6 +176,10 @@ class ExchangeBuilder:
         self._used_ids: set[str] = set()
         self._reuses: Counter[str] = Counter()
         self._called: dict[str, tuple[str, str]] = {}
+        # Calls of hosted tools without a result, by their ids, and whether the client's tools were called
+        # beside the newest of them.
+        self._hosted: dict[str, tuple[str, Msg, Block]] = {}
+        self._is_mixed = False
 
     @property
     def withheld(self) -> tuple[str, ...]:
@@ -234,7 +247,8 @@ class ExchangeBuilder:
                     )
                     note = "a call without result answered by a placeholder"
                     call.turn.append(ExchangeMessage(key, filler, note, placeholder=True, part=part))
-            done.append(tuple(message for turn in held.turns for message in turn))
+            first, *rest = (message for turn in held.turns for message in turn)
+            done.append((first._replace(goes_on=held.goes_on), *rest))
         return done
 
     def _feed_message(self, key: str, msg: Msg, part: str = "", repair: str | None = None) -> None:
@@ -244,15 +258,55 @@ class ExchangeBuilder:
             if shown is msg:
                 return
         shown = with_audio_by_id(without_empty_calls(with_plain_content(shown)))
-        repair = repair if shown is msg else "content rewritten"
         calls = tool_calls(shown)
+        goes_on = self._go_on(key, shown)
+        if msg.role == "assistant":
+            shown, self._is_mixed = self._with_hosted_calls(key, shown), bool(calls)
+        repair = repair if shown is msg else "content rewritten"
         if not calls:
-            self._held.append(_Held([[_named(key, shown, repair, part)]]))
+            self._held.append(_Held([[_named(key, shown, repair, part)]], goes_on=goes_on))
             return
         if not self._joins(calls):
-            self._newest = _Held()
+            self._newest = _Held(goes_on=goes_on)
             self._held.append(self._newest)
-        self._newest.turns.append(self._open(key, shown, calls, repair))
+        self._newest.turns.append(self._open(key, shown, tool_calls(shown), repair))
+
+    def _go_on(self, key: str, msg: Msg) -> bool:
+        """Tell whether a message is of the exchange before it, whose hosted tools have not given all results;
+        where it ends their waiting, they get placeholders.
+
+        What the model says next holds such a result, or calls that a hosted one makes. Others speak before
+        that only where results of the client's tools stand between.
+        """
+        if not self._hosted:
+            return False
+        if msg.role == "assistant":
+            blocks = hosted.blocks_of(msg)
+            named = [id for block in blocks for id in (hosted.answered_in(block), hosted.caller_of(block))]
+            goes_on = not self._hosted.keys().isdisjoint(named)
+        else:
+            goes_on = self._is_mixed
+        for id, (caller, calling, call) in () if goes_on else self._hosted.items():
+            part = f":hosted:{id}"
+            self.decisions.missing[caller, part] = key
+            filler = hosted_placeholder(calling, part, call)
+            note = "a hosted tool's call without result answered by a placeholder"
+            self._held.append(
+                _Held([[ExchangeMessage(caller, filler, note, placeholder=True, part=part)]], goes_on=True)
+            )
+        if not goes_on:
+            self._hosted = {}
+        return goes_on
+
+    def _with_hosted_calls(self, key: str, msg: Msg) -> Msg:
+        """Return a message whose results of hosted tools have their calls, and note what waits for one."""
+        shown = hosted.with_calls(msg, self._hosted)
+        for block in hosted.blocks_of(shown):
+            if (id := hosted.called_in(block)) is not None:
+                self._hosted[id] = key, msg, block
+            elif (id := hosted.answered_in(block)) is not None:
+                del self._hosted[id]
+        return shown
 
     def _joins(self, calls: list[Block]) -> bool:
         """Tell whether calls are made beside those of the message before: more of `function_call`, of which a
@@ -334,7 +388,8 @@ class ExchangeBuilder:
             name = f"#orphan{number}" if paired or number else part
             called = None if key in self.decisions.plain else self._called.get(result["id"])
             orphan = _named(key, orphan_message(msg, result, called), ORPHAN_REPAIR, name)
-            self._held.append(_Held([[orphan]], follows=False))
+            goes_on = self._go_on(key, orphan.msg)
+            self._held.append(_Held([[orphan]], follows=False, goes_on=goes_on))
 
     def _answer(self, result: Block, legacy: bool) -> _Call | None:
         """Return the call that a result answers, and note that it is answered.
@@ -380,4 +435,4 @@ def repaired(messages: Iterable[Msg]) -> list[Msg]:
 
 def is_simple(msg: Msg) -> bool:
     """Tell whether a message takes no part in pairing: no call, no result."""
-    return not tool_calls(msg) and not tool_results(msg)
+    return not (tool_calls(msg) or tool_results(msg) or any(map(hosted.is_hosted, hosted.blocks_of(msg))))

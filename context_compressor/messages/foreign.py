@@ -109,7 +109,7 @@ _MOST_NAMES, _MOST_CHARACTERS = 6, 200
 
 def in_common(block: Block) -> Block:
     """Return a block that one form has a word of its own for as one that others have one for, too."""
-    held = _held(block)
+    held = held_in(block)
     if held.get("type") == "computer_screenshot" and isinstance(held.get("image_url"), str):
         return {"type": "image", "source": {"type": "url", "url": held["image_url"]}}
     source = held.get("source")
@@ -123,7 +123,7 @@ def in_common(block: Block) -> Block:
 
 def told(block: Block) -> str:
     """Return what a block that a form has no word for is, and what it says, as a text."""
-    held = _held(block)
+    held = held_in(block)
     leaves = [(key, leaf.strip()) for key, leaf in _texts(held) if leaf.strip()]
     names = [leaf for key, leaf in leaves if key in _NAMES and _is_name(leaf)]
     said = [leaf for key, leaf in leaves if key in _SAID]
@@ -132,7 +132,7 @@ def told(block: Block) -> str:
     return "\n".join([f"[{kind}: {named}]" if named else f"[{kind}]", *said])
 
 
-def _held(block: Block) -> Mapping[str, Any]:
+def held_in(block: Block) -> Mapping[str, Any]:
     kind = block.get("type")
     held = block.get(str(kind)) if kind in (WRAPPED, ITEM) else block
     return held if isinstance(held, Mapping) else block

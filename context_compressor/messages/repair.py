@@ -11,6 +11,7 @@ import operator
 from typing import Any
 
 from context_compressor.messages.chat.blocks import block_to_part
+from context_compressor.messages.hosted import missing_result
 from context_compressor.messages.msg import Block, Msg, copy_json, tool_calls
 from context_compressor.messages.responses import answer_of
 from context_compressor.messages.wire import (
@@ -206,6 +207,19 @@ def placeholder_message(call: Msg, part: str, call_id: str, name: str, *, legacy
     result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT} | answer_of(block)
     metadata = legacy_result_metadata() if legacy else among_of(call)
     return Msg(name, [result], "system", metadata, timestamp=call.timestamp, id=f"{call.id}{part}")
+
+
+def hosted_placeholder(call: Msg, part: str, block: Block) -> Msg:
+    """Return the same for a call of a tool that the provider runs, which the model itself says."""
+    id = f"{call.id}{part}"
+    return Msg(
+        call.name,
+        [missing_result(block, MISSING_RESULT)],
+        "assistant",
+        among_of(call),
+        timestamp=call.timestamp,
+        id=id,
+    )
 
 
 # Results with no open call

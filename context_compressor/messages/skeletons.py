@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from context_compressor.messages.hosted import skeletons_of
 from context_compressor.messages.msg import Block, Msg, Role, tool_calls, tool_results
 from context_compressor.messages.repair import (
     arguments_line,
@@ -34,20 +35,22 @@ def skeleton_of(msg: Msg) -> dict[str, Any] | None:
         lead = with_content(msg, [b for b in blocks if b.get("type") != "tool_result"]) if results else msg
         is_dropped = is_empty_assistant(lead) and with_refusal_as_text(lead) is lead
         rest = "" if is_dropped else _SAID
-    if not calls and not results and rest != "":
-        return None
     skeleton: dict[str, Any] = {}
     if is_assistant:
         skeleton["role"] = msg.role
+    if not calls and not results and rest != "":
+        rest = None
     if rest is not None and not calls:
         skeleton["rest"] = rest
+    if hosted := skeletons_of(msg):
+        skeleton["hosted"] = hosted
     if calls:
         skeleton["calls"] = [_call(block) for block in calls]
     if results:
         skeleton["results"] = [[block["id"], _name(block)] for block in results]
         if is_legacy_result(msg):
             skeleton["legacy"] = True
-    return skeleton
+    return skeleton or None
 
 
 def _call(block: Block) -> list[Any]:
@@ -70,9 +73,11 @@ def as_message(id: str, skeleton: dict[str, Any] | None) -> Msg:
     data = skeleton or {}
     role: Role = data.get("role", "system")
     calls, results, rest = data.get("calls", []), data.get("results", []), data.get("rest")
-    if not calls and not results:
+    hosted = data.get("hosted", [])
+    if not calls and not results and not hosted:
         return Msg("", _SAID if rest is None else rest, role, timestamp="", id=id)
     content: list[Block] = [] if rest is None else [{"type": "text", "text": rest}]
+    content += hosted
     for call_id, name, line, *legacy in calls:
         # As it came, so that this is what is quoted.
         block: Block = {"type": "tool_use", "id": call_id, "name": name, "input": {}, "raw_input": line}

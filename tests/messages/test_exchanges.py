@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor import Msg, from_openai, to_openai
+from context_compressor import Msg, from_anthropic, from_openai, to_anthropic, to_openai
 from context_compressor.compression.shown import render_transcript
 from context_compressor.errors import InvalidStateError
 from context_compressor.messages.exchanges import (
@@ -23,6 +23,8 @@ from context_compressor.messages.exchanges import (
 from context_compressor.messages.repair import MISSING_RESULT, UNNAMED_TOOL
 from context_compressor.summarizers.prompts import render_conversation
 from tests.memory.scripted import assistant, call, result, system, user
+from tests.support import anthropic_rules
+from tests.support.form_strategies import cut_anthropic_histories
 from tests.support.strategies import chat_histories, interleaved
 from tests.support.validity import problems
 
@@ -454,10 +456,20 @@ def test_valid_histories_come_out_as_they_are_but_for_empty_messages(said: list[
     assert [order[id] for id in ids] == sorted(order[id] for id in ids)
 
 
-@given(chat_histories(valid=False), st.data())
-def test_what_has_come_out_never_changes(said: list[Dict], data: st.DataObject) -> None:
+@given(cut_anthropic_histories())
+def test_whatever_a_provider_ran_comes_out_valid(said: list[Dict]) -> None:
+    """Calls of its tools and their results, of which messages are missing; thoughts are another's matter."""
+    found = anthropic_rules.problems(to_anthropic(repaired(from_anthropic(said))))
+    assert [problem for problem in found if "thinking" not in problem] == []
+
+
+@given(
+    st.one_of(chat_histories(valid=False).map(from_openai), cut_anthropic_histories().map(from_anthropic)),
+    st.data(),
+)
+def test_what_has_come_out_never_changes(said: list[Msg], data: st.DataObject) -> None:
     """Whenever a view is shown in between; and the same decisions give the same again."""
-    msgs = enumerated(from_openai(said))
+    msgs = enumerated(said)
     builder, earlier = ExchangeBuilder(), []
     for n, (key, msg) in enumerate(msgs):
         earlier += builder.feed(key, msg)

@@ -96,6 +96,7 @@ class _Checker:
         self._size = size
         self._waiting: list[str] = []
         self._hosted: dict[str, str] = {}
+        self._paused: list[str] = []
         self._ids: set[str] = set()
         self._marks: list[tuple[str, str]] = []
         self._previous: object = None
@@ -136,6 +137,7 @@ class _Checker:
         ]
         self._read_content(where, message, role, index == self._size - 1)
         if role == "user":
+            self._refuse_paused(index - 1)
             self._read_results(index, blocks_of(message))
         elif self._waiting:
             self._refuse_waiting(index - 1)
@@ -225,27 +227,40 @@ class _Checker:
         self._waiting = []
 
     def _read_calls(self, index: int, blocks: list[Dict]) -> None:
+        earlier = [*self._hosted]
         callers: set[str] = set()
         for number, block in enumerate(blocks):
             at, kind = f"messages.{index}.content.{number}", str(block.get("type"))
+            caller = block.get("caller")
+            if isinstance(caller, dict) and caller.get("type") != "direct":
+                callers.add(str(caller.get("tool_id")))
+                if caller.get("tool_id") not in self._hosted:
+                    self.found.append(f"{at}.caller.tool_id: no such `server_tool_use` block")
             if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
                 self._read_id(at, block)
                 if kind == "tool_use":
                     self._waiting.append(str(block.get("id")))
-                    caller = block.get("caller")
-                    callers.add(str(caller.get("tool_id")) if isinstance(caller, dict) else "")
                 else:
                     self._hosted[str(block.get("id"))] = result_kind(block)
             elif kind.endswith("_tool_result"):
                 self._read_hosted_result(at, kind, block)
-        # A turn that was paused ends with a call; a program's calls are answered before it is.
-        for call_id in [] if index == self._size - 1 else [*self._hosted]:
-            if call_id not in callers:
-                kind = self._hosted.pop(call_id)
-                self.found.append(
-                    f"messages.{index}: tool use with id `{call_id}` was found without a corresponding "
-                    f"`{kind}` block"
-                )
+        # "The API runs the tool when you return the client tool_result blocks in your next request", and a
+        # program's calls are answered before it is: Anthropic's page on server tools. A paused turn goes on
+        # in the assistant's next message.
+        self._paused = [
+            call_id
+            for call_id in self._hosted
+            if call_id not in callers and (call_id in earlier or not self._waiting)
+        ]
+
+    def _refuse_paused(self, index: int) -> None:
+        for call_id in self._paused:
+            # anthropics/anthropic-sdk-python#1339.
+            self.found.append(
+                f"messages.{index}: tool use with id `{call_id}` was found without a corresponding "
+                f"`{self._hosted.pop(call_id)}` block"
+            )
+        self._paused = []
 
     def _read_id(self, where: str, block: Dict) -> None:
         call_id = str(block.get("id"))

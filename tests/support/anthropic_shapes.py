@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anthropic import types as sdk
+from anthropic.types import beta
 
 from tests.support.shapes import (
     Check,
@@ -49,6 +50,11 @@ BLOCKS: dict[str, tuple[frozenset[str], dict[str, Check]]] = {
     "container_upload": (keys_of(sdk.ContainerUploadBlockParam), {"file_id": is_filled}),
     "tool_reference": (keys_of(sdk.ToolReferenceBlockParam), {"tool_name": is_filled}),
     "browser_state": (keys_of(sdk.BrowserStateBlockParam), {"tabs": is_list}),
+    "mcp_tool_use": (
+        keys_of(beta.BetaMCPToolUseBlockParam),
+        {"id": _CALL_ID, "name": _NAME, "input": is_object, "server_name": is_text},
+    ),
+    "mcp_tool_result": (keys_of(beta.BetaRequestMCPToolResultBlockParam), {"tool_use_id": _CALL_ID}),
 } | {
     f"{name}_tool_result": (keys_of(kind), {"tool_use_id": _HOSTED_ID})
     for name, kind in {
@@ -64,7 +70,8 @@ BLOCKS: dict[str, tuple[frozenset[str], dict[str, Check]]] = {
 USER_KINDS = frozenset({"text", "image", "document", "search_result", "tool_result", "container_upload"})
 RESULT_KINDS = frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"})
 ASSISTANT_KINDS = frozenset(
-    {"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "container_upload"}
+    {"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"}
+    | {"container_upload"}
     | {kind for kind in BLOCKS if kind.endswith("_tool_result")}
 )
 

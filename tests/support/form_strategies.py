@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from tests.support.random_anthropic import random_anthropic
 from tests.support.random_responses import random_responses
 
-__all__ = ["anthropic_histories", "random_anthropic", "random_responses", "responses_histories"]
+__all__ = [
+    "anthropic_histories",
+    "cut_anthropic_histories",
+    "random_anthropic",
+    "random_responses",
+    "responses_histories",
+]
 
 Dict = dict[str, Any]
 
@@ -30,3 +36,11 @@ def anthropic_histories(draw: st.DrawFn, max_turns: int = 4) -> list[Dict]:
     """Draw messages of Anthropic's Messages API; a turn is a request and all that is done for it."""
     rng = draw(st.randoms(use_true_random=False))
     return random_anthropic(rng, draw(st.integers(0, max_turns)))
+
+
+@st.composite
+def cut_anthropic_histories(draw: st.DrawFn, max_turns: int = 4) -> list[Dict]:
+    """Draw messages of the same kind of which some are left out, so that calls and results stand alone."""
+    said = draw(anthropic_histories(max_turns))
+    gone = draw(st.sets(st.integers(0, max(0, len(said) - 1)), max_size=3))
+    return [message for place, message in enumerate(said) if place not in gone]

@@ -17,12 +17,16 @@ def random_anthropic(rng: Random, turns: int) -> list[Dict]:
 
 
 class _History:
-    """Some models think, some also between two calls; some clients mark what is to be cached."""
+    """Some models think, some also between two calls; some clients mark what is to be cached.
+
+    What Anthropic runs itself may give its result in the assistant's next message: `_owed`.
+    """
 
     def __init__(self, pieces: Pieces) -> None:
         self._draw = pieces
         self._thinks = pieces.one_in(2)
         self._marks = not pieces.one_in(3)
+        self._owed: list[Dict] = []
 
     def write(self, turns: int) -> list[Dict]:
         draw = self._draw
@@ -33,12 +37,12 @@ class _History:
                 messages.append({"role": "user", "content": self._request()})
             rounds = draw.pick((0, 0, 1, 1, 2, 3))
             for _ in range(rounds):
-                messages += self._round()
+                messages += self._program() if draw.one_in(10) else self._round()
             if draw.one_in(30):
                 messages.append({"role": "system", "content": draw.pick((draw.text(), [self._text()]))})
-                messages.append({"role": "assistant", "content": self._answer()})
+                messages += self._answers()
             elif number < turns - 1 or not draw.one_in(3):
-                messages.append({"role": "assistant", "content": self._answer()})
+                messages += self._answers()
         if self._marks:
             self._mark(messages)
         _end_without_space(messages)
@@ -87,11 +91,15 @@ class _History:
     def _round(self) -> list[Dict]:
         """An assistant's message with calls, and the user's with their results."""
         draw = self._draw
-        blocks = self._thoughts()
+        blocks = self._opening()
         if draw.one_in(2):
             blocks.append(self._text())
         if draw.one_in(8):
             blocks += [*self._hosted(), *self._later_thoughts(blocks)]
+        if draw.one_in(8):
+            for call, result in (self._hosted(), self._hosted())[: draw.pick((1, 1, 2))]:
+                blocks.append(call)
+                self._owed.append(result)
         calls = [self._call() for _ in range(draw.pick((1, 1, 1, 2, 3, 4)))]
         blocks += calls
         results = draw.order([self._result(call["id"]) for call in calls])
@@ -102,9 +110,41 @@ class _History:
             {"role": "user", "content": results},
         ]
 
+    def _program(self) -> list[Dict]:
+        """A program that Anthropic runs, which calls the client's tools; its result is owed then."""
+        draw = self._draw
+        program, result = self._hosted("code_execution")
+        caller = {"type": draw.pick(("code_execution_20250825", "code_execution_20260120"))}
+        messages: list[Dict] = []
+        for number in range(draw.pick((1, 2, 3))):
+            calls = [self._call() for _ in range(draw.pick((1, 1, 2)))]
+            for call in calls:
+                call["caller"] = {**caller, "tool_id": program["id"]}
+            blocks = [*self._opening(), program, *calls] if number == 0 else calls
+            messages.append({"role": "assistant", "content": blocks})
+            results = [self._result(call["id"]) for call in calls]
+            messages.append({"role": "user", "content": draw.order(results)})
+        self._owed.append(result)
+        return messages
+
+    def _answers(self) -> list[Dict]:
+        """An assistant's message, in two where the turn was paused."""
+        draw = self._draw
+        messages: list[Dict] = []
+        if draw.one_in(10):
+            call, result = self._hosted()
+            messages.append({"role": "assistant", "content": [*self._opening(), call]})
+            self._owed.append(result)
+        return [*messages, {"role": "assistant", "content": self._answer()}]
+
+    def _opening(self) -> list[Dict]:
+        """What an assistant's message begins with: results that are owed, else thoughts."""
+        owed, self._owed = self._owed, []
+        return owed or self._thoughts()
+
     def _answer(self) -> str | list[Dict]:
         draw = self._draw
-        blocks = self._thoughts()
+        blocks = self._opening()
         if not blocks and draw.one_in(3):
             return draw.text()
         if draw.one_in(8):
@@ -166,12 +206,23 @@ class _History:
             result |= draw.some(is_error=False)
         return draw.keys(result)
 
-    def _hosted(self) -> list[Dict]:
-        """A call that Anthropic runs itself, and its result."""
+    def _hosted(self, wanted: str | None = None) -> tuple[Dict, Dict]:
+        """A call that Anthropic runs itself, of any tool or of one, and its result."""
         draw = self._draw
+        if wanted is None and draw.one_in(6):
+            call_id = draw.fresh("mcptoolu")
+            call = {"type": "mcp_tool_use", "id": call_id, "name": "look", "server_name": "docs", "input": {}}
+            content = draw.pick((draw.output(), [self._text()]))
+            return call, {
+                "type": "mcp_tool_result",
+                "tool_use_id": call_id,
+                "is_error": False,
+                "content": content,
+            }
         call_id = draw.fresh("srvtoolu")
         found = {"type": "web_search_result", "url": "https://example.com", "title": "A page"}
-        ran = {"type": "bash_code_execution_result", "stdout": draw.output(), "stderr": "", "return_code": 0}
+        page = {"type": "text", "media_type": "text/plain", "data": draw.output()}
+        ran = {"stdout": draw.output(), "stderr": "", "return_code": 0, "content": []}
         kinds: tuple[tuple[str, Dict, Any], ...] = (
             ("web_search", {"query": "x"}, [{**found, "encrypted_content": "EqQBCg==", "page_age": None}]),
             (
@@ -179,13 +230,23 @@ class _History:
                 {"query": "x"},
                 {"type": "web_search_tool_result_error", "error_code": "unavailable"},
             ),
-            ("bash_code_execution", {"command": "ls"}, {**ran, "content": []}),
+            (
+                "web_fetch",
+                {"url": "https://example.com"},
+                {
+                    "type": "web_fetch_result",
+                    "url": "https://example.com",
+                    "content": {"type": "document", "source": page},
+                },
+            ),
+            ("bash_code_execution", {"command": "ls"}, {"type": "bash_code_execution_result", **ran}),
+            ("code_execution", {"code": "print(1)"}, {"type": "code_execution_result", **ran}),
         )
-        name, given, content = draw.pick(kinds)
-        return [
+        name, given, content = draw.pick([one for one in kinds if wanted in (None, one[0])])
+        return (
             {"type": "server_tool_use", "id": call_id, "name": name, "input": given},
             {"type": f"{name}_tool_result", "tool_use_id": call_id, "content": content},
-        ]
+        )
 
     def _mark(self, messages: list[Dict]) -> None:
         """Mark up to four blocks: the last ones, as most clients do, or any."""

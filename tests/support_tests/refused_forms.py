@@ -117,6 +117,7 @@ MARK: Dict = {"cache_control": {"type": "ephemeral"}}
 THOUGHT: Dict = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
 SEARCH: Dict = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 FOUND: Dict = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+CALLER: Dict = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
 IMAGE: Dict = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
 
 REFUSED_ANTHROPIC: dict[str, tuple[list[Any], str]] = {
@@ -172,6 +173,11 @@ REFUSED_ANTHROPIC: dict[str, tuple[list[Any], str]] = {
     "hosted call without result": ([HI, model(SEARCH, text()), HI], "without a corresponding"),
     "hosted result without call": ([HI, model(FOUND, text()), HI], "unexpected `tool_use_id`"),
     "hosted result elsewhere": ([HI, model(SEARCH, text()), HI, model(FOUND, text())], "without a corr"),
+    "hosted result not in the next reply": (
+        [HI, model(SEARCH, use()), user(result()), model(text()), HI, model(FOUND, text())],
+        "without a corr",
+    ),
+    "hosted call of another's": ([HI, model(use(caller=CALLER)), user(result())], "caller.tool_id"),
     "hosted result of another kind": (
         [HI, model(SEARCH, {**FOUND, "type": "web_fetch_tool_result"}, text()), HI],
         "unexpected `tool_use_id`",

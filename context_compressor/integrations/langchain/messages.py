@@ -130,6 +130,7 @@ def _reply(message: AIMessage) -> Wire:
     calls = [_call(one.get("id"), one["name"], one["args"]) for one in message.tool_calls]
     calls += [_call(one.get("id"), one.get("name"), one.get("args")) for one in message.invalid_tool_calls]
     ids = {call["id"] for call in calls}
+    callers: dict[Any, Wire] = {}
     held: list[Any] = [] if isinstance(message.content, str) else message.content
     for block in held:
         kind = block.get("type") if isinstance(block, dict) else None
@@ -139,6 +140,10 @@ def _reply(message: AIMessage) -> Wire:
             parts.append(_part(block))
         elif kind == "tool_use" and block.get("id") not in ids:
             calls.append(_call(block.get("id"), block.get("name"), block.get("input")))
+        if kind == "tool_use" and isinstance(block.get("caller"), dict):
+            callers[block.get("id")] = block["caller"]
+    for one in calls:  # a program that the provider runs may be who calls
+        one |= {"caller": callers[one["id"]]} if one["id"] in callers else {}
     content: Any = str(message.content) if isinstance(message.content, str) else parts
     wire: Wire = {"role": "assistant", "content": content or None}
     if isinstance(message.name, str):

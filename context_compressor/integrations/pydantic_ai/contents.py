@@ -9,6 +9,8 @@ from pydantic_ai.messages import (
     BinaryContent,
     FilePart,
     ImageUrl,
+    ModelResponsePart,
+    NativeToolReturnPart,
     SpeechPart,
     TextContent,
     TextPart,
@@ -70,6 +72,16 @@ def content_of(part: Dict) -> Any:
     if url is None:
         return dumped(part)
     return BinaryContent.from_data_uri(url) if url.startswith("data:") else ImageUrl(url)
+
+
+def reply_part_of(part: Dict | str) -> ModelResponsePart:
+    """Return a text, or a chat dict's part, as the model says it."""
+    if isinstance(part, str):
+        return TextPart(part)
+    if part.get("type") != NativeToolReturnPart.part_kind:
+        return TextPart(str(content_of(part)))
+    held = {key: part[key] for key in ("tool_name", "content", "tool_call_id", "provider_name")}
+    return NativeToolReturnPart(**held)
 
 
 def dumped(value: Any) -> str:

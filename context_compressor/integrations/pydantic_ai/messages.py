@@ -27,7 +27,7 @@ from pydantic_core import to_jsonable_python
 
 from context_compressor.compression.labels import is_segment_text
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
-from context_compressor.integrations.pydantic_ai.contents import content_of, dumped, part_of
+from context_compressor.integrations.pydantic_ai.contents import content_of, dumped, part_of, reply_part_of
 from context_compressor.messages.wire import SENT_BESIDE
 
 Dict = dict[str, Any]
@@ -353,13 +353,14 @@ class Chats:
                     for wire in wires
                 ]
             )
-        content = self._native(first.get("content"))
-        texts = [content] if isinstance(content, str) else [str(item) for item in content]
+        content = first.get("content") or ""
+        contents = [content] if isinstance(content, str) else content
+        said = [self._items.get(dumped(one)) or reply_part_of(one) for one in contents if one]
         calls = [
             ToolCallPart(call["function"]["name"], call["function"]["arguments"], call["id"])
             for call in first.get("tool_calls") or ()
         ]
-        return ModelResponse([*(TextPart(text) for text in texts if text), *calls])
+        return ModelResponse([*said, *calls])
 
 
 def _with_parts(message: ModelMessage, parts: list[Any]) -> ModelMessage:

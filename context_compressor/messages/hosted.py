@@ -1,0 +1,151 @@
+"""Tools that a provider runs itself: their calls and results stand in what the model says.
+
+A result stands behind its call in the same message, or in a later one: where the client's tools were called
+beside it, where the provider paused, where a program that runs there calls the client's tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from context_compressor.messages.foreign import ITEM, held_in, told
+from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.wire import REMARK, WRAPPED, remark_of
+
+_CALLS = {
+    **dict.fromkeys(("server_tool_use", "mcp_tool_use"), "id"),  # Anthropic's
+    "program": "call_id",  # the Responses API's
+    "server_tool_call": "id",  # LangChain's
+    "builtin-tool-call": "tool_call_id",  # Pydantic AI's
+}
+_RESULTS = {
+    "program_output": "call_id",
+    "server_tool_result": "tool_call_id",
+    "builtin-tool-return": "tool_call_id",
+}
+"""Where calls and results of each kind name the call; Anthropic's results have a kind for each tool."""
+
+
+def called_in(block: Block) -> str | None:
+    """Return the id of the call that a block makes of a hosted tool."""
+    held = held_in(block)
+    return _id_in(held, _CALLS.get(str(held.get("type"))))
+
+
+def answered_in(block: Block) -> str | None:
+    """Return the id of the call of a hosted tool that a block answers."""
+    held = held_in(block)
+    kind = str(held.get("type"))
+    is_anthropic = kind.endswith("_tool_result") and kind not in _RESULTS
+    return _id_in(held, "tool_use_id" if is_anthropic else _RESULTS.get(kind))
+
+
+def is_hosted(block: Block) -> bool:
+    """Tell whether a block is a call or a result of a hosted tool."""
+    return called_in(block) is not None or answered_in(block) is not None
+
+
+def caller_of(block: Block) -> str | None:
+    """Return the id of the call of a hosted tool, a program mostly, that makes the call in a block."""
+    caller = block.get("caller") or _extra_of(block).get("caller")
+    held = caller if isinstance(caller, Mapping) else {}
+    return _id_in(held, "tool_id" if "tool_id" in held else "caller_id")
+
+
+def blocks_of(msg: Msg) -> list[Block]:
+    """Return the blocks among which calls and results of hosted tools may stand."""
+    return [] if isinstance(msg.content, str) or msg.role != "assistant" else msg.content
+
+
+def called_by(msg: Msg) -> list[str]:
+    """Return the ids of the calls that a message makes of hosted tools."""
+    return [id for block in blocks_of(msg) if (id := called_in(block)) is not None]
+
+
+def with_calls(msg: Msg, open_ids: Iterable[str]) -> Msg:
+    """Return a message without what needs a call that is not there.
+
+    A result whose call stands neither in it nor among `open_ids` is told as a text; a call that was made by
+    such a one says no more by whom.
+    """
+    called, blocks = set(open_ids), list[Block]()
+    for block in blocks_of(msg):
+        caller, answered = caller_of(block), answered_in(block)
+        if answered is not None and answered not in called:
+            block = {"type": "text", "text": told(block)}
+        elif caller is not None and caller not in called:
+            block = _without_caller(block)
+        if (call := called_in(block)) is not None:
+            called.add(call)
+        blocks.append(block)
+    if all(new is old for new, old in zip(blocks, blocks_of(msg), strict=True)):
+        return msg
+    other = msg.copy()
+    other.content = [dict(block) for block in blocks]
+    return other
+
+
+def missing_result(call: Block, text: str) -> Block:
+    """Return what answers a call of a hosted tool whose result never came, and says so where it has words."""
+    held = held_in(call)
+    kind, name = str(held["type"]), str(held.get("name") or held.get("tool_name"))
+    key, made = _CALLS[kind], dict[str, Any]()
+    if kind == "server_tool_use":
+        tool = name.removesuffix("_regex").removesuffix("_bm25").removesuffix("_tool")
+        made = {"type": f"{tool}_tool_result", "tool_use_id": held[key], "content": _error_of(tool)}
+    elif kind == "mcp_tool_use":
+        said = {"is_error": True, "content": [{"type": "text", "text": text}]}
+        made = {"type": "mcp_tool_result", "tool_use_id": held[key], **said}
+    elif kind == "program":
+        made = {"type": "program_output", "call_id": held[key], "id": f"po_{held[key]}"[:64]}
+        made |= {"result": text, "status": "incomplete"}
+    elif kind == "server_tool_call":
+        made = {"type": "server_tool_result", "tool_call_id": held[key], "status": "error"}
+        made |= {"output": text}
+    else:
+        made = {"type": "builtin-tool-return", "tool_name": name, "tool_call_id": held[key]}
+        made |= {"content": _error_of(name), "provider_name": held.get("provider_name")}
+    if call.get("type") in (WRAPPED, ITEM):
+        made = {"type": call["type"], call["type"]: made}
+    return made | {key: dict(call[key]) for key in (REMARK,) if key in call}
+
+
+def _error_of(tool: str) -> dict[str, str]:
+    return {"type": f"{tool}_tool_result_error", "error_code": "unavailable"}
+
+
+def _id_in(held: Mapping[str, Any], key: str | None) -> str | None:
+    found = held.get(key) if key is not None else None
+    return found if isinstance(found, str) and found else None
+
+
+def _extra_of(block: Block) -> Mapping[str, Any]:
+    remark = block.get(REMARK)
+    name = remark.get("of") if isinstance(remark, dict) else None
+    extra: Mapping[str, Any] = remark_of(block, name).get("extra", {}) if remark else {}
+    return extra
+
+
+def _without_caller(block: Block) -> Block:
+    bare = {key: value for key, value in block.items() if key != "caller"}
+    if "caller" in _extra_of(block):
+        extra = {key: value for key, value in _extra_of(block).items() if key != "caller"}
+        bare[REMARK] = {**block[REMARK], "extra": extra}
+    return bare
+
+
+# Without what they say
+
+
+def skeletons_of(msg: Msg) -> list[Block]:
+    """Return what pairing needs of the calls and results of hosted tools in a message."""
+    found = []
+    for block in blocks_of(msg):
+        held = held_in(block)
+        if is_hosted(block):
+            kept = ("type", *dict.fromkeys((*_CALLS.values(), "tool_use_id")), "name", "tool_name", "caller")
+            found.append({key: held[key] for key in kept if key in held})
+        elif (caller := caller_of(block)) is not None:
+            found.append({"type": "caller", "caller": {"tool_id": caller}})
+    return found
