@@ -53,10 +53,10 @@ from context_compressor.messages.text import dump_sendable, one_line
 from context_compressor.readers import MAX_UNPACKED, Form, Format, Reading, UnreadableError, grouped, read_all
 
 STDIN = "-"
-_MAX_PROBLEMS = 5
-"""Failures that are named one by one; `--json` lists all."""
 _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
+_LEAST_BUDGET = 1_000
+"""Tokens below which a saving says nothing: next to no conversation is worked on in so little."""
 _MAX_STAND_INS = 12
 _MAX_NOTES = 8
 """Lines of a table, and notes below it; `--json` has all."""
@@ -171,9 +171,7 @@ def compress(
     elif not quiet:
         _print_report(make_console(stderr=True), source, reports, config.budget, store)
     else:  # who asks for a model's summaries should know of extracts all the same
-        errors = [event.error for report in reports for event in report.events if event.kind == "failure"]
-        for error in list(dict.fromkeys(filter(None, errors)))[:_MAX_PROBLEMS]:
-            print(f"failed: {one_line(error)}", file=sys.stderr)
+        warn("note", list(dict.fromkeys(note for report in reports for note in report.failures)))
     return DONE
 
 
@@ -254,11 +252,11 @@ def _sessions_table(source: Reading, reports: Sequence[SessionReport], budget: i
     for report in reports[:_MAX_ROWS]:
         place = _base_name(source) if report.line is None else f"line {report.line}"
         table.add_row(
-            Text(one_line(source.sessions[report.number - 1].id or place)), *_row(_counts([report]))
+            Text(one_line(source.sessions[report.number - 1].id or place)), *_row(_counts([report], budget))
         )
     if len(reports) > 1:
         table.add_section()
-        table.add_row(f"{len(reports)} sessions", *_row(_counts(reports)), style="bold")
+        table.add_row(f"{len(reports)} sessions", *_row(_counts(reports, budget)), style="bold")
     return table
 
 
@@ -267,23 +265,30 @@ def _row(counts: dict[str, Any]) -> tuple[str, ...]:
         f"{counts['messages']:,} > {counts['view_messages']:,}",
         f"{counts['tokens']:,}",
         f"{counts['view_tokens']:,}",
-        f"{counts['saved_percent']:.0f} %",
+        _saved(counts),
         str(counts["offloaded"]),
         str(counts["segments"]),
     )
 
 
-def _counts(reports: Sequence[SessionReport]) -> dict[str, Any]:
-    """Return what sessions come to together."""
+def _saved(counts: dict[str, Any]) -> str:
+    if counts["saved_percent"] is None:
+        return "-"
+    return f"{counts['saved_percent']:.0f} %" if counts["saved_tokens"] >= 0 else "nothing"
+
+
+def _counts(reports: Sequence[SessionReport], budget: int) -> dict[str, Any]:
+    """Return what sessions come to together; at a budget that fits no conversation no saving is told."""
     before = sum(report.stats.history_tokens for report in reports)
     after = sum(report.stats.view_tokens for report in reports)
+    is_told = budget >= _LEAST_BUDGET
     return {
         "messages": sum(report.messages for report in reports),
         "view_messages": sum(len(report.view) for report in reports),
         "tokens": before,
         "view_tokens": after,
-        "saved_tokens": before - after,
-        "saved_percent": round(100 * (before - after) / before if before else 0.0, 1),
+        "saved_tokens": before - after if is_told else None,
+        "saved_percent": round(100 * max(0, before - after) / max(1, before), 1) if is_told else None,
         "offloaded": sum(report.stats.offloaded for report in reports),
         "segments": sum(report.stats.segments for report in reports),
     }
@@ -335,8 +340,8 @@ def _report_json(
         "form": source.form.value,
         "store": store,
         "config": config.model_dump(mode="json", include=set(_CONFIG_FIELDS)),
-        "total": {"sessions": len(reports), **_counts(reports), **asked},
-        "sessions": [_session_value(report) for report in reports],
+        "total": {"sessions": len(reports), **_counts(reports, config.budget), **asked},
+        "sessions": [_session_value(report, config.budget) for report in reports],
         "formats": list(source.formats),
         "problems": [
             {"file": problem.file, "line": problem.line, "why": problem.why} for problem in source.problems
@@ -345,12 +350,12 @@ def _report_json(
     return json.dumps(value, indent=2)
 
 
-def _session_value(report: SessionReport) -> dict[str, Any]:
+def _session_value(report: SessionReport, budget: int) -> dict[str, Any]:
     return {
         "session": report.number,
         "line": report.line,
         "namespace": report.namespace,
-        **_counts([report]),
+        **_counts([report], budget),
         "refs": report.refs,
         "stand_ins": [
             {"kind": s.kind, "refs": s.refs, "message_ranges": index_ranges(sorted(s.covers))}

@@ -66,7 +66,9 @@ class SessionReport:
     stand_ins: tuple[StandIn, ...]
     events: tuple[CompressionEvent, ...]
     notes: tuple[str, ...] = ()
-    """What the user should know: repairs, failures that were got over, calls that wait for results."""
+    """What the user should know: failures first, what was left out, repairs, calls that wait for results."""
+    failures: tuple[str, ...] = ()
+    """Of these, the failures of a summariser, which were got over."""
 
     @property
     def refs(self) -> list[str]:
@@ -124,11 +126,16 @@ class Compressor:
         for failure in failures:
             if failure.startswith("Offload"):  # it is lost; a summary that failed was made by other means
                 raise CommandError(f"--store {self.store}: {failure}")
+        if history and not view:
+            raise CommandError(f"{session.place()}: none of its {len(history)} messages can be sent")
         written = to_openai(view)
         pairs = {json.dumps(written[place : place + 2]) for place in range(len(written))}
-        repairs = [note for record in logged if _is_done(note := record.getMessage(), session, pairs)]
+        done = [note for record in logged if _is_done(note := record.getMessage(), session, pairs)]
+        repairs = [_in_words(note, session) for note in done]
         repairs = grouped_texts((note, note) for note in repairs)
-        notes = [*session.notes, *repairs, *failures, *_told(placeholders)]
+        failed = [f"the summariser failed, rules wrote it instead: {failure}" for failure in failures]
+        failed = grouped_texts((note, note) for note in failed)
+        notes = [*failed, *session.notes, *repairs, *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
@@ -140,6 +147,7 @@ class Compressor:
             stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
             events=tuple(events),
             notes=tuple(f"{prefix}{note}" for note in dict.fromkeys(notes)),
+            failures=tuple(failed),
         )
 
     def _make_memory(self, namespace: str, events: list[CompressionEvent]) -> CompressedMemory:
@@ -218,6 +226,17 @@ def _is_done(note: str, session: Session, written: set[str]) -> bool:
         return True
     index = int(found[1])
     return json.dumps(session.messages[index : index + 2]) not in written
+
+
+def _in_words(note: str, session: Session) -> str:
+    """Return what was noted of a message with the place where it stands, as the tables name it."""
+    found = _MESSAGE_INDEX.search(note)
+    if found is None:
+        return note
+    index = int(found[1])
+    line = session.message_lines[index] if index < len(session.message_lines) else None
+    place = f"message {index}" if line is None else f"line {line}"
+    return note.replace(f"message {found[0]} ", f"{place}: ")
 
 
 def _stand_in(msg: Msg) -> StandIn | None:

@@ -41,6 +41,7 @@ from context_compressor.cli.session_options import (
     with_directory,
 )
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.messages.msg import Msg, tool_results
 from context_compressor.messages.text import counted, one_line
 
 if TYPE_CHECKING:  # their packages are extras
@@ -125,7 +126,7 @@ def show_session(
             if texts is not None:
                 held = set(await texts.refs())
                 stored = sum(ref in held for ref in snapshot.refs)
-        roles = Counter(entry.msg.role for entry in snapshot.entries if entry.msg is not None)
+        roles = Counter(_role_of(entry.msg) for entry in snapshot.entries if entry.msg is not None)
         marks = Counter(mark for entry in snapshot.entries for mark in entry.marks)
         told: dict[str, Any] = {
             "user_id": one.user_id,
@@ -152,6 +153,12 @@ def show_session(
         return DONE
 
     return with_directory(url, key_prefix, work)
+
+
+def _role_of(msg: Msg) -> str:
+    """Return whose message it is; results of calls, which are system messages here, are of a tool."""
+    is_result = msg.role != "assistant" and 0 < len(tool_results(msg)) == len(msg.content)
+    return "tool" if is_result else msg.role
 
 
 def _print_session(told: dict[str, Any]) -> None:

@@ -33,6 +33,9 @@ MISSING_RESULT = "[No result was recorded for this call.]"
 NO_OUTPUT = "[No output.]"
 """Output of a call that failed and printed nothing."""
 
+UNKNOWN_TOOL = "tool"
+"""What a result is named whose call is not known; see the readers of the forms."""
+
 UNNAMED_TOOL = "unnamed_tool"
 """Stands for the name of a tool that was called without one."""
 
@@ -257,7 +260,8 @@ def orphan_message(msg: Msg, result: Block, called: tuple[str, str] | None = Non
 
 
 def _orphan_label(name: str) -> str:
-    return f"[Result of tool {name}, which "
+    tool = "a tool" if name == UNKNOWN_TOOL else f"tool {name}"
+    return f"[Result of {tool}, which "
 
 
 def is_orphan(msg: Msg) -> bool:

@@ -173,7 +173,10 @@ def test_quiet_still_tells_of_a_model_that_failed(cli, session_file, monkeypatch
 
     assert ran.code == 0
     assert json.loads(ran.out)
-    assert ran.err.startswith("failed: SummarizerError: gpt-4o-mini: connection failed")
+    told = (
+        "note: the summariser failed, rules wrote it instead: SummarizerError: gpt-4o-mini: connection failed"
+    )
+    assert ran.err.startswith(told)
     assert ran.err.count("\n") == 1
 
 
@@ -299,7 +302,7 @@ def test_repairs_are_named(cli, tmp_path):
     ran = cli("compress", "chat.json")
 
     assert problems(json.loads(ran.out)) == []
-    assert "note: chat.json: message messages[1] repaired in the view" in ran.err
+    assert "note: chat.json: message 1: repaired in the view" in ran.err
 
 
 def test_many_sessions_are_counted_even_where_the_table_ends(cli, tmp_path):
@@ -368,3 +371,22 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path, session_file):
 
     assert ran.returncode == 2
     assert ran.stderr == b"context-compressor: stdout: cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(("budget", "saved"), [(2000, "nothing"), (900, "-")])
+def test_what_grew_saved_nothing_and_a_small_budget_tells_of_no_saving(cli, tmp_path, budget, saved):
+    messages = [
+        {"role": "tool", "tool_call_id": "c0", "content": "hi"},
+        {"role": "assistant", "content": "At six."},
+    ]
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+
+    ran = cli("compress", "chat.json", "--budget", budget, "-o", "out.json")
+
+    assert ran.code == 0
+    assert f" {saved} " in ran.err
+    assert "%" not in ran.err
+    assert "note: chat.json: message 0: repaired in the view: result without an open call" in ran.err
+    assert json.loads((tmp_path / "out.json").read_text())[0]["content"].startswith(
+        "[Result of a tool, which"
+    )

@@ -50,11 +50,6 @@ BAD_FILES = {
         b'{"messages": [],\n "messages": [%b,\n {"role": "robot"}], "id": 1}' % USER,
         ["f.json, line 3: messages[1].role: expected one of", "'robot'"],
     ),
-    "list of sessions": (
-        b'[{"messages": [%b]}]' % USER,
-        ["f.json: is a list of sessions; write one per line"],
-    ),
-    "list of lists": (b"[[%b], [%b]]" % (USER, USER), ["f.json: is a list of sessions", "JSONL"]),
     "every session of JSONL": (
         b'{"messages": [%b, {"role": "user"}]}\n[%b]\n' % (USER, b'{"role": "robot"}'),
         ["f.json, line 1: messages[1].content:", "and 1 more"],

@@ -130,7 +130,7 @@ def test_notes_announce_only_what_was_done(cli, tmp_path):
     assert "note: " not in ran.err
     notes = [line for line in cli("compress", "lost.json").err.splitlines() if line.startswith("note: ")]
     (note,) = notes
-    assert note.startswith("note: lost.json: message messages[3] repaired in the view: a call without result")
+    assert note.startswith("note: lost.json: message 3: repaired in the view: a call without result")
 
 
 def test_tables_call_a_session_by_the_name_of_its_file_alone(cli, tmp_path):

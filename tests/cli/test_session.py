@@ -72,7 +72,7 @@ def test_show_tells_of_history_view_and_texts_and_changes_nothing(cli: Cli, fold
     before = (folder / "memory.db").read_bytes()
     told = json.loads(cli("session", "show", *CHAT, *TEXTS, "--json").out)
     assert told["messages"] == 25
-    assert told["roles"] == {"user": 7, "assistant": 12, "system": 6}
+    assert told["roles"] == {"user": 7, "assistant": 12, "tool": 6}
     assert told["marks"]["told"] == 1
     assert told["summary"] == "what was before"
     assert told["texts"] == told["texts_stored"] > 3

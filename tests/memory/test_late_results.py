@@ -144,7 +144,7 @@ async def test_a_state_of_an_earlier_release_shows_what_it_showed(is_compressed:
     assert (again.stats().segments > 0) == is_compressed
     if not is_compressed:
         assert shown[:3] == view[:3]
-        assert shown[3] == user("[Result of tool tool, which answers no open call:]\nlate")
+        assert shown[3] == user("[Result of a tool, which answers no open call:]\nlate")
         assert shown[4:] == view[4:]
     saved = json.loads(json.dumps(again.state_dict()))
     third = new_memory(config(), store=memory.store)

@@ -50,8 +50,9 @@ def enumerated(messages: list[Msg]) -> list[tuple[str, Msg]]:
     return [(str(n), msg) for n, msg in enumerate(messages)]
 
 
-def orphan(said: Dict, name: str = "tool") -> Dict:
-    return user(f"[Result of tool {name}, which answers no open call:]\n{said['content']}")
+def orphan(said: Dict, name: str = "") -> Dict:
+    tool = f"tool {name}" if name else "a tool"
+    return user(f"[Result of {tool}, which answers no open call:]\n{said['content']}")
 
 
 def test_a_valid_history_is_left_alone() -> None:
@@ -216,7 +217,7 @@ def test_a_second_result_for_a_call_is_a_labelled_user_message() -> None:
 def test_an_orphan_in_dashscope_s_form_keeps_it() -> None:
     """Parts with and without a type do not stand side by side."""
     wire, _ = fed([user([{"text": "u"}]), {**result("x", ""), "content": [{"text": "orphaned"}]}])
-    label = {"text": "[Result of tool tool, which answers no open call:]"}
+    label = {"text": "[Result of a tool, which answers no open call:]"}
     assert wire[1] == user([label, {"text": "orphaned"}])
 
 
@@ -605,7 +606,7 @@ def test_a_result_without_an_open_call_leaves_out_texts_that_are_empty() -> None
     """Providers refuse an empty text among parts."""
     parts = [{"type": "text", "text": ""}, {"type": "text", "text": "late"}]
     ((shown,), _) = fed([{**result("x", ""), "content": parts}])
-    label = "[Result of tool tool, which answers no open call:]"
+    label = "[Result of a tool, which answers no open call:]"
     assert shown["content"] == [{"type": "text", "text": label}, {"type": "text", "text": "late"}]
 
 
