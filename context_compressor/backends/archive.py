@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,8 +30,11 @@ from context_compressor.offload.store import REF_PATTERN, ref_of
 
 FORMAT = "context-compressor session"
 VERSION = 1
-MAX_LINE_BYTES = 2 * 1024**3
-"""Of a line; a message of 300 MB takes less."""
+MAX_BYTES = 512 * 2**20
+"""What the lines of an archive may take in memory: some 200,000 messages, or one of 300 MB."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_PER_BYTE = 24
+"""Bytes of memory for one outside of strings, where "{}," makes an object."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -117,15 +121,19 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 # Reading
 
 
-def read_archive(path: Path) -> Archived:
+def read_archive(path: Path, max_bytes: int = MAX_BYTES) -> Archived:
     """Read and check a whole archive: its form, every text's hash, and that nothing is missing.
+
+    Args:
+        path: the archive; a file, since it is read twice.
+        max_bytes: what its lines may take in memory, about, unpacked.
 
     Raises:
         ArchiveError: it is none, or was cut or changed; the text names the place.
         OSError: it cannot be read.
     """
     reader = _Reader(path)
-    for number, record, hashed in _records(path):
+    for number, record, hashed in _records(path, max_bytes):
         try:
             reader.take(record, hashed)
         except (InvalidStateError, InvalidMessageError, ValidationError, _Fault) as error:
@@ -142,9 +150,9 @@ def read_archive(path: Path) -> Archived:
         raise ArchiveError(f"{path}: {error}") from error
 
 
-def texts_of(path: Path) -> Iterator[tuple[str, str]]:
+def texts_of(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, str]]:
     """Yield the texts of an archive that was checked, with their refs."""
-    for _, record, _ in _records(path):
+    for _, record, _ in _records(path, max_bytes):
         if record["type"] == "text":
             yield record["ref"], record["text"]
 
@@ -153,16 +161,18 @@ class _Fault(ValueError):
     """What is wrong with a line."""
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
+def _records(path: Path, max_bytes: int) -> Iterator[tuple[int, dict[str, Any], str]]:
     """Yield the lines with their numbers, and the hash of all before each."""
-    hashed, number = hashlib.sha256(), 0
+    if path.exists() and not path.is_file():
+        raise ArchiveError(f"{path}: no file; an archive is one, since it is read twice")
+    hashed, number, left = hashlib.sha256(), 0, max_bytes
     with path.open("rb") as raw:
         packed = raw.read(2) == _GZIP
         raw.seek(0)
         file: IO[bytes] = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if packed else raw
         while True:
             try:
-                line = file.readline(MAX_LINE_BYTES)
+                line = file.readline(left + 1)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise ArchiveError(
                     f"{path}, behind line {number}: it was cut or changed ({error})"
@@ -171,6 +181,14 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
                 return
             number += 1
             try:
+                left -= len(line)
+                if left >= 0:
+                    left -= _PER_BYTE * len(_STRING.sub(b"", line))
+                if left < 0:
+                    raise _Fault(
+                        f"the lines so far take more than {max_bytes:,} bytes of memory; allow more by "
+                        "max_bytes, or --max-unpacked"
+                    )
                 if not line.endswith(b"\n"):
                     raise _Fault("it was cut: the line does not end")
                 record = unpack_ascii(line.decode("ascii"))

@@ -6,7 +6,14 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from context_compressor.backends.archive import Archived, ArchiveWriter, read_archive, texts_of, writing
+from context_compressor.backends.archive import (
+    MAX_BYTES,
+    Archived,
+    ArchiveWriter,
+    read_archive,
+    texts_of,
+    writing,
+)
 from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import SessionDirectory
 from context_compressor.backends.snapshots import Snapshot, shown, take_snapshot
@@ -100,6 +107,7 @@ async def import_session(
     *,
     user_id: str | None = None,
     session_id: str | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> Archived:
     """Make a session of an archive: all of it or nothing; return what the archive holds.
 
@@ -112,6 +120,7 @@ async def import_session(
         store: where its texts go; may be None where the archive has none.
         user_id: with a directory, whose it is to be; the archive's when None.
         session_id: with a directory, what it is to be called; the archive's name when None.
+        max_bytes: what the archive's lines may take in memory, about, unpacked.
 
     Raises:
         ArchiveError: it is no whole archive; the text names the place.
@@ -125,7 +134,7 @@ async def import_session(
     else:
         directory, user_id, session_id = sessions_of(base)
     file = Path(path)
-    archived = await asyncio.to_thread(read_archive, file)
+    archived = await asyncio.to_thread(read_archive, file, max_bytes)
     user = archived.user_id if user_id is None else user_id
     name = archived.session_id if session_id is None else session_id
     head = await directory.history(user, name).head()
@@ -141,7 +150,7 @@ async def import_session(
     try:
         if store is not None:
             held = set(await store.refs())
-            for ref, text in texts_of(file):
+            for ref, text in texts_of(file, max_bytes):
                 if ref not in held:
                     stored.append(ref)
                 await write_text(store, text, ref, _STORE_SECONDS)

@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 _PLAIN, _SMALLER, _SEALED = 0, 1, 2
 """Bits of the first byte: compressed by zstd, encrypted."""
+_MOST_UNPACKED = 256 * 2**20
+"""Bytes of a text that is compressed; a larger one is not, so that no small text fills the memory."""
 _OFF_LOOP_BYTES = 65_536
 """Packing more than this takes a thread."""
 _COUNTED_SECONDS, _FULL_SECONDS = 60.0, 1.0
@@ -71,7 +73,7 @@ class Packing:
 
     def _pack(self, text: str) -> bytes:
         data, bits = to_bytes(text), _PLAIN
-        if self._above is not None and len(data) > self._above:
+        if self._above is not None and self._above < len(data) <= _MOST_UNPACKED:
             data, bits = self._zstd.compress(data), bits | _SMALLER
         if self._fernet is not None:
             data, bits = self._fernet.encrypt(data), bits | _SEALED
@@ -102,7 +104,9 @@ class Packing:
         try:
             if bits & _SMALLER:
                 zstd = self._zstd or _needed("zstandard", "compress_above")
-                data = zstd.decompress(data)
+                if zstd.frame_content_size(data) > _MOST_UNPACKED:
+                    raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
+                data = zstd.decompress(data, max_output_size=_MOST_UNPACKED)
             return from_bytes(data)
         except InvalidArgumentError as error:
             raise OffloadError(f"the text under {ref} is compressed: {error}") from error

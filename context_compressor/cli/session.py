@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from context_compressor.cli.gc import read_age
-from context_compressor.cli.options import DONE, NO, CommandError, Json, check_path
+from context_compressor.cli.options import DONE, NO, CommandError, Json, check_path, read_size
 from context_compressor.cli.output import (
     check_output,
     check_stdout,
@@ -238,22 +238,29 @@ def import_session(
     store_options: StoreOptions = None,
     key_file: KeyFile = None,
     key_prefix: KeyPrefix = "",
+    max_unpacked: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="What its lines may take in memory, unpacked. Default: 512MiB."),
+    ] = None,
 ) -> int:
     """Make a session of an archive, which is checked whole before; refused where the session exists."""
     check_path(file, "FILE")
 
     async def work(directory: SessionDirectory) -> int:
         from context_compressor.backends import moving
-        from context_compressor.backends.archive import read_archive
+        from context_compressor.backends.archive import MAX_BYTES, read_archive
 
+        most = MAX_BYTES if max_unpacked is None else read_size(max_unpacked, "--max-unpacked")
         space: str | tuple[str, str] = namespace
         if by_ids:
-            told = read_archive(Path(file))
+            told = read_archive(Path(file), most)
             names = (told.user_id if user is None else user, told.session_id if session is None else session)
             space = namespace_for(store, namespace, names, by_ids=by_ids)
         async with AsyncExitStack() as stack:
             texts = opened_store(stack, store, space, store_options, key_file, key_prefix)
-            done = await moving.import_session(file, directory, texts, user_id=user, session_id=session)
+            done = await moving.import_session(
+                file, directory, texts, user_id=user, session_id=session, max_bytes=most
+            )
         name, whose = (done.session_id, session), (done.user_id, user)
         ids = [_shown(old if new is None else new) for old, new in (name, whose)]
         say(make_console(stderr=True), f"session {ids[0]} of user {ids[1]}: {_summed(done)}")

@@ -255,6 +255,25 @@ async def test_what_is_wrong_is_named_with_its_place(
         read_archive(path)
 
 
+async def test_a_small_file_takes_no_large_memory(directory: SessionDirectory, path: Path) -> None:
+    head = data_of(path).splitlines(keepends=True)[0]
+    wide = b'{"type": "message", "key": [' + b"{}," * 200_000 + b"{}]}\n"
+    for name, data, told in (
+        ("blanks", b" " * 8_000_000, "line 1: .*more than 4,000,000 bytes"),
+        ("wide", head + wide, "line 2: .*more than 4,000,000 bytes"),
+        ("escaped", b'"' + b'\\"' * 400_000, "line 1: it was cut"),
+    ):
+        bomb = path.with_name(f"{name}.jsonl.gz")
+        bomb.write_bytes(gzip.compress(data))
+        with pytest.raises(ArchiveError, match=told):
+            await import_session(bomb, directory, None, session_id=name, max_bytes=4_000_000)
+    with pytest.raises(ArchiveError, match=r"line \d+: .*more than 9,000 bytes"):
+        await import_session(path, directory, None, session_id="long", max_bytes=9_000)
+    os.mkfifo(path.with_name("pipe"))
+    with pytest.raises(ArchiveError, match="no file"):
+        await import_session(path.with_name("pipe"), directory, None)
+
+
 async def test_a_session_that_is_there_stays_as_it_is(
     directory: SessionDirectory, tmp_path: Path, path: Path
 ) -> None:

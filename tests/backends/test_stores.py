@@ -116,6 +116,10 @@ async def test_large_texts_are_compressed_and_read_by_any_store(made: Any) -> No
     assert len(held) < len(text) / 50
     assert await plain.read(ref) == text
     assert await plain.write(text) == ref
+    bomb = bytes.fromhex("01 28b52ffd a0") + (300 * 2**20).to_bytes(4, "little")  # a frame's beginning
+    await plain._replace(ref, bomb)
+    with pytest.raises(OffloadCorruptError, match="more than 268,435,456 bytes"):
+        await plain.read(ref)
     for one in (small, plain):
         await closed(one)
 
