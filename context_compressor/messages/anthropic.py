@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
@@ -26,6 +27,7 @@ from context_compressor.messages.wire import (
     check_messages,
     form_name_of,
     get,
+    made_id,
     plain,
     remark_of,
     remember,
@@ -38,6 +40,8 @@ OPENING = "[The conversation goes on.]"
 MAX_CACHE_MARKS = 4
 """Breakpoints of the prompt cache in one request (Anthropic, "Prompt caching"); more are refused."""
 
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_ID_KEYS = {"tool_use": "id", "tool_result": "tool_use_id"}
 _THOUGHTS = ("thinking", "redacted_thinking")
 _ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _KEYS = {
@@ -179,7 +183,8 @@ def to_anthropic(messages: Iterable[Msg]) -> list[Any]:
     All results of an assistant's calls come first in the next message. Where the assistant would speak first,
     the user opens; of more than four cache marks the last four stay. A system message of another form, for
     which there is no place but the request's `system`, becomes the user's, as does one that no longer stands
-    before the assistant. Thoughts without a signature, as other providers write them, are left out.
+    before the assistant. Ids of calls that the API does not take are replaced. Thoughts without a signature,
+    as other providers write them, are left out.
 
     Raises:
         InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
@@ -200,7 +205,7 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
         said: the list that they are a view of.
         system: what the request has as `system`, which may bear cache marks.
     """
-    shown = [filled for wire in written if (filled := _without_blanks(wire)) is not None]
+    shown = [filled for wire in map(_with_fit_ids, written) if (filled := _without_blanks(wire)) is not None]
     opened = _with_opening(_with_system_in_place(shown))
     return _with_few_marks(_with_thoughts(opened, said), MAX_CACHE_MARKS - count_marks({"content": system}))
 
@@ -209,6 +214,19 @@ def beside(said: Sequence[Any]) -> str:
     """Return what `as_accepted` may put beside a view of a list."""
     thoughts = [json.dumps(one, ensure_ascii=False) for one in _thoughts_to_lend(said).values()]
     return OPENING + max(thoughts, key=len, default="")
+
+
+def _with_fit_ids(wire: Any) -> Any:
+    """Return a message in which ids of calls are such as the API takes."""
+    content = get(wire, "content")
+    parts = list(content) if isinstance(content, list | tuple) else []
+    for place, part in enumerate(parts):
+        key = _ID_KEYS.get(str(get(part, "type")))
+        id = None if key is None else get(part, key)
+        if key is not None and isinstance(id, str) and not _ID.fullmatch(id):
+            parts[place] = {**(as_dict(part) or {}), key: made_id(id)}
+    is_same = all(map(operator.is_, parts, content or ()))
+    return wire if is_same else {**(as_dict(wire) or {}), "content": parts}
 
 
 def _without_blanks(wire: Any) -> Any:

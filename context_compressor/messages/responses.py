@@ -17,6 +17,7 @@ from context_compressor.messages.foreign import ITEM, in_common, refuse_foreign,
 from context_compressor.messages.media import source_of, url_of
 from context_compressor.messages.msg import Block, Msg, Role, copy_json
 from context_compressor.messages.wire import (
+    MOST_ID_CHARACTERS,
     REMARK,
     WRAPPED,
     arguments_text,
@@ -25,6 +26,7 @@ from context_compressor.messages.wire import (
     assemble,
     check_messages,
     get,
+    made_id,
     parse_arguments,
     plain,
     remark_of,
@@ -314,12 +316,12 @@ def _read_output_part(part: object, path: str) -> Block:
 
 
 def to_responses(messages: Iterable[Msg]) -> list[Any]:
-    """Turn messages into input items of the Responses API.
+    """Turn messages into input items of the Responses API; ids of calls that are too long are replaced.
 
     Raises:
         InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
     """
-    return [item for msg in check_messages(messages) for item in _write_message(msg)]
+    return [_with_fit_id(item) for msg in check_messages(messages) for item in _write_message(msg)]
 
 
 def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[Any]:  # noqa: ARG001
@@ -328,9 +330,19 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
     return [
         {**(as_dict(item) or {}), "content": [dict(blank)]}
         if get(item, "content") == [] and get(item, "role") == "assistant"
-        else item
+        else _with_fit_id(item)
         for item in written
     ]
+
+
+def _with_fit_id(item: Any) -> Any:
+    """Return an item in which the id of a call is one that the API takes."""
+    kind = _kind_of(item)
+    key = _call_key(item, kind) if kind.endswith("_output") else "call_id"
+    id = get(item, key)
+    if not isinstance(id, str) or len(id) <= MOST_ID_CHARACTERS:
+        return item
+    return {**(as_dict(item) or {}), key: made_id(id)}
 
 
 def _write_message(msg: Msg) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Container, Iterable, Mapping
+from hashlib import sha256
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -244,6 +245,25 @@ def are_markers(value: object) -> bool:
         and isinstance(one[2], str | None)
         for one in value
     )
+
+
+# Ids
+
+MOST_ID_CHARACTERS = 64
+"""OpenAI's Responses API refuses longer ids of calls."""
+_DIGEST_CHARACTERS = 12
+
+
+def made_id(id: str) -> str:
+    """Return an id that stands for one which a form does not take: in letters, digits, `_` and `-`, no longer
+    than allowed, the same for the same and another for any other.
+    """
+    size = max(0, min(len(id), MOST_ID_CHARACTERS) - _DIGEST_CHARACTERS - 1)
+    digest = sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"{_NO_ID_CHARACTER.sub('_', id[:size])}_{digest}"
+
+
+_NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 # Arguments

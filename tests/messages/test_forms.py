@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -893,6 +894,31 @@ def test_views_in_another_form_are_accepted(
         assert COUNTER.count_messages(READ[other](view)) <= budget
 
     check()
+
+
+LONG_ID = "codex_mcp__hermes-tools__measure_exec-0f8fad5b-d9cb-469f-a165-70867728950e-"
+IDS = ["functions.read:0", "functions.read:1", "a.b", "a:b", "调用", f"{LONG_ID}1", f"{LONG_ID}2", "call_1"]
+
+
+@pytest.mark.parametrize("form", ["responses", "anthropic"])
+async def test_ids_of_another_provider_are_such_as_the_form_takes(form: Any) -> None:
+    """Those that it takes stay; the others are the same in each view, and no two of them are the same."""
+    said: list[Dict] = [USER]
+    for id in IDS:
+        call = {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        said.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        said.append({"role": "tool", "tool_call_id": id, "content": rows(1, 8)})
+    memory, before = CompressedMemory(), list[Dict]()
+    for start in range(0, len(said), 2):
+        await memory.add(from_openai(said[start : start + 2]))
+        view = await memory.view(form=form)
+        assert refused(form, view) == []
+        assert view[: len(before)] == before
+        before = view
+    written = to_responses(from_openai(said)) if form == "responses" else to_anthropic(from_openai(said))
+    ids = re.findall(r"'(?:id|call_id)': '([^']*)'", str(written))
+    assert len({*ids}) == len(IDS)
+    assert "call_1" in ids
 
 
 # What is counted, refused, deleted
