@@ -11,6 +11,7 @@ from context_compressor.messages.msg import Block
 from context_compressor.messages.wire import MISSING, REMARK, WRAPPED, wrong
 
 _BEDROCK, _GEMINI, _VERCEL = "Bedrock's Converse API", "Gemini's API", "Vercel's AI SDK"
+_GOOSE = "Goose's sessions"
 _EVERYWHERE = {
     **dict.fromkeys(("toolUse", "toolResult"), _BEDROCK),
     **dict.fromkeys(("functionCall", "functionResponse", "function_response"), _GEMINI),
@@ -23,6 +24,11 @@ _TYPELESS = {
     **dict.fromkeys(("executableCode", "codeExecutionResult"), _GEMINI),
 }
 """The same of blocks that have no type."""
+FOREIGN_TYPES = {
+    **dict.fromkeys(("toolRequest", "toolResponse", "frontendToolRequest"), _GOOSE),
+    **dict.fromkeys(("tool-call", "tool-result"), _VERCEL),
+}
+"""Types of blocks that are calls and results of a form that nothing here reads: nobody could pair them."""
 _OF_CHAT, _OF_RESPONSES, _OF_ANTHROPIC = (
     "chat dicts (form='chat')",
     "the Responses API (form='responses')",
@@ -67,8 +73,10 @@ def refuse_foreign_part(data: Mapping[str, Any], form: str, path: str) -> None:
     Raises:
         InvalidMessageError: it is such a one; the text names place and field, and what to do.
     """
-    _refuse_keys(data, form, f"{path}.", _EVERYWHERE)
     kind = data.get("type")
+    if isinstance(kind, str) and kind in FOREIGN_TYPES:
+        raise _unread(f"{path}.type", FOREIGN_TYPES[kind], form)
+    _refuse_keys(data, form, f"{path}.", _EVERYWHERE)
     if str(kind or "").startswith("tool-") and "toolCallId" in data:
         raise _unread(f"{path}.type", _VERCEL, form)
     if kind is None:

@@ -421,6 +421,14 @@ def test_texts_and_images_of_the_responses_api_are_read_in_chat_dicts() -> None:
     [
         (from_openai, {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c"}}]}, "Bedrock"),
         (from_anthropic, {"role": "user", "content": [{"toolResult": {"toolUseId": "c"}}]}, "Bedrock"),
+        *(
+            (read, {"role": role, "content": [part]}, r"content\[0\].type: .*Goose")
+            for read in READ.values()
+            for role, part in (
+                ("assistant", {"type": "toolRequest", "id": "t", "toolCall": {"status": "success"}}),
+                ("user", {"type": "toolResponse", "id": "t", "toolResult": {"status": "success"}}),
+            )
+        ),
         (from_openai, {"role": "user", "parts": [{"text": "Hello"}]}, "Gemini"),
         (from_anthropic, {"role": "model", "parts": [{"functionCall": {"name": "f"}}]}, "Gemini"),
         (from_responses, {"role": "user", "parts": [{"type": "text", "text": "Hello"}]}, "Vercel"),

@@ -66,6 +66,9 @@ def says(role: str, content: Any, **more: Any) -> Dict:
     return {"role": role, "content": content, **more}
 
 
+GO = says("user", "go")
+
+
 def session(with_tools: bool) -> list[Dict]:
     messages = [says("system", "You help."), says("user", "Look through the reports.")]
     for number in range(12):
@@ -117,7 +120,7 @@ def test_what_neighbours_say_stands_in_one_message() -> None:
     assert in_turn(texts) == [says("user", "one\n\ntwo")]
     assert in_turn(texts[:1] * 2) == [says("user", "one\n\none", name="ann")]
     assert in_turn(mixed) == [says("user", [{"type": "text", "text": "one"}, image])]
-    assert in_turn(calls) == [says("assistant", "I look.", tool_calls=[call])]
+    assert in_turn([GO, *calls]) == [GO, says("assistant", "I look.", tool_calls=[call])]
     assert texts[0] == says("user", "one", name="ann")
 
 
@@ -127,12 +130,12 @@ def test_what_neighbours_say_stands_in_one_message() -> None:
 )
 def test_what_neighbours_thought_stays(thoughts: list[str | None], kept: str) -> None:
     messages = [says("assistant", "said", reasoning_content=thought) for thought in thoughts]
-    assert in_turn(messages) == [says("assistant", "said\n\nsaid", reasoning_content=kept)]
+    assert in_turn([GO, *messages]) == [GO, says("assistant", "said\n\nsaid", reasoning_content=kept)]
 
 
 def test_what_a_neighbour_does_not_say_takes_nothing_away() -> None:
     messages = [says("assistant", None, refusal="No."), says("assistant", "Well.", refusal=None)]
-    assert in_turn(messages) == [says("assistant", "Well.", refusal="No.")]
+    assert in_turn([GO, *messages]) == [GO, says("assistant", "Well.", refusal="No.")]
 
 
 def test_calls_that_were_interrupted_get_an_answer() -> None:
@@ -152,6 +155,8 @@ def test_what_is_valid_stays_valid(messages: list[Dict]) -> None:
     sent = in_turn(messages)
     assert unplaced(problems(sent)) <= unplaced(problems(messages))
     assert in_turn(sent) == sent
+    spoken = [message for message in sent if message["role"] not in ("system", "developer")]
+    assert not spoken or spoken[0]["role"] != "assistant"
     assert json.dumps(messages) == before
 
 

@@ -10,7 +10,7 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.anthropic import OF, read_message
 from context_compressor.messages.chat.blocks import call_to_block, function_call_to_block, part_to_block
 from context_compressor.messages.chat.writing import has_marker, set_markers, split_markers
-from context_compressor.messages.foreign import refuse_foreign, refuse_foreign_part
+from context_compressor.messages.foreign import FOREIGN_TYPES, refuse_foreign, refuse_foreign_part
 from context_compressor.messages.msg import Block, Msg, Role
 from context_compressor.messages.wire import (
     ASSISTANT_KEYS,
@@ -254,7 +254,7 @@ def _read_content(data: dict[str, Any]) -> str | list[Block] | None:
     content = data.get("content")
     if isinstance(content, list | tuple):
         for index, part in enumerate(content):
-            if isinstance(part, Mapping) and "type" not in part:
+            if isinstance(part, Mapping) and ("type" not in part or str(part["type"]) in FOREIGN_TYPES):
                 refuse_foreign_part(part, "chat", f"content[{index}]")
         return [part_to_block(part, f"content[{index}]") for index, part in enumerate(content)]
     if not isinstance(content, str | None):

@@ -250,7 +250,8 @@ def text_forms(bare: dict[str, Any]) -> list[dict[str, Any]]:
 # In turn
 
 BRIDGE = "[The conversation goes on.]"
-"""What the assistant says where a user message follows a tool's result; 15 tokens or less, frame included."""
+"""What the assistant says where a user message follows a tool's result, and the user where the assistant
+would speak first; 15 tokens or less, frame included."""
 
 
 def in_turn(messages: Iterable[Any]) -> list[Any]:
@@ -259,8 +260,8 @@ def in_turn(messages: Iterable[Any]) -> list[Any]:
     The templates of Mistral's and Gemma's models, and some providers, refuse two user messages in a row, and
     Mistral's API a user message right behind a tool's result. A view has both, since a summary is a user
     message that may stand beside another. Neighbours of one role are joined, what they say unchanged; behind
-    a result the assistant says `BRIDGE`, which the memory has not counted (`reserved_tokens`). A dict that is
-    not concerned is the one that came in.
+    a result the assistant says `BRIDGE`, as the user does where the assistant would speak first, which the
+    memory has not counted (`reserved_tokens`). A dict that is not concerned is the one that came in.
 
     Raises:
         InvalidMessageError: one is no dict with a role; the text names its index.
@@ -278,6 +279,8 @@ def in_turn(messages: Iterable[Any]) -> list[Any]:
             continue
         if role == "user" and before.get("role") in ("tool", "function"):
             result.append({"role": "assistant", "content": BRIDGE})
+        if role == "assistant" and all(one["role"] in ("system", "developer") for one in result):
+            result.append({"role": "user", "content": BRIDGE})
         result.append(message)
     return result
 
