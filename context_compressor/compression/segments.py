@@ -26,7 +26,13 @@ from context_compressor.compression.shown import abridge, render_transcript, sho
 from context_compressor.compression.stubs import StubMaker
 from context_compressor.compression.units import Unit
 from context_compressor.errors import SummarizerError
-from context_compressor.messages.msg import Msg, is_staying, segment_metadata, staying_metadata
+from context_compressor.messages.msg import (
+    Msg,
+    is_segment,
+    is_staying,
+    segment_metadata,
+    staying_metadata,
+)
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.speech import standing_in
 from context_compressor.messages.text import sendable
@@ -154,7 +160,7 @@ class SegmentMaker:
             if lines:
                 context.append(_summary_message(standing_section(lines).strip()))
             summary, repeats = await self._summarize(
-                self._request(read, left, context, merges=items[0].kind == "segment"),
+                self._request(read, left, context),
                 longer=min(int(_LONGER * left), spare - own_room),
                 read_tokens=sum(item.read_tokens for item in items) + context_tokens,
                 material=transcript.text,
@@ -245,13 +251,11 @@ class SegmentMaker:
         told += [said.told for said in self._requests if said.position < end or said is self._requests[-1]]
         return context, room - max(0, left), told
 
-    def _request(
-        self, read: Sequence[Msg], max_tokens: int, context: Sequence[Msg], *, merges: bool
-    ) -> SummaryRequest:
-        """Return the request; the oldest summary of a merge is the text that is to be updated."""
+    def _request(self, read: Sequence[Msg], max_tokens: int, context: Sequence[Msg]) -> SummaryRequest:
+        """Return the request; a summary that comes first, of a merge, is the text that is to be updated."""
         messages, previous = list(read), None
-        if merges and len(messages) > 1:
-            previous = str(messages.pop(0).content)
+        if len(messages) > 1 and is_segment(messages[0]):
+            previous = messages.pop(0).get_text_content()
         return SummaryRequest(
             messages=tuple(messages),
             max_tokens=max_tokens,

@@ -25,7 +25,7 @@ from context_compressor.messages.repair import is_orphan, orphan_as_result
 from context_compressor.messages.text import LINE_ENDS, dump_sendable, indent_lines
 from context_compressor.messages.wire import SENT_BESIDE
 from context_compressor.offload.store import ref_of
-from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.cutting import cut, left_out
 from context_compressor.tokens.counter import TokenCounter
 
 Redact = Callable[[str], str]
@@ -364,7 +364,9 @@ def _telling_part(text: str, room: int) -> Iterator[str]:
         last = start if last < 0 else last
         if first < at:
             continue  # this line is shown already
-        line = text[max(first, match.start() - _MAX_ERROR_LINE_CHARS // 2) : last][:_MAX_ERROR_LINE_CHARS]
+        begin = max(first, match.start() - _MAX_ERROR_LINE_CHARS // 2)
+        finish = min(last, begin + _MAX_ERROR_LINE_CHARS)
+        line = "… " * (begin > first) + text[begin:finish] + " …" * (finish < last)
         if line.strip() in seen:
             continue
         if len(line) > left:
@@ -380,6 +382,4 @@ def _telling_part(text: str, room: int) -> Iterator[str]:
 
 def _left_out(gap: str) -> Iterator[str]:
     if gap.strip():
-        lines = gap.strip("\n").count("\n") + 1
-        what = f"{lines:,} lines" if lines > 1 else f"{len(gap):,} characters"
-        yield f"[... {what} left out ...]"
+        yield left_out(gap)

@@ -28,6 +28,7 @@ from context_compressor.summarizers.sections import drop_least, is_heading, is_p
 from context_compressor.summarizers.values import Checked, mark_values
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
+from context_compressor.tokens.vocabularies import estimate_tokens
 
 PARROT_WINDOW_CHARS = 300
 """A summary may quote sentences; a stretch this long that stands in the material word for word is copied."""
@@ -112,8 +113,9 @@ async def summarize_checked(
         read = _reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
         written = _reported(getattr(summary, "output_tokens", 0))
         try:
-            text = await run_off_loop(size, check_summary, summary, request, material)
-            if summarizer.remote:  # an extract quotes
+            quotes = getattr(summarizer, "quotes", False)
+            text = await run_off_loop(size, check_summary, summary, request, material, quotes)
+            if summarizer.remote:
                 text = await run_off_loop(size, check_values, text, request)
         except SummaryRejectedError:
             paid.add(read, written or await count(said))
@@ -144,7 +146,9 @@ async def summarize_checked(
     return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
 
 
-def check_summary(summary: object, request: SummaryRequest, material: str | None = None) -> str:
+def check_summary(
+    summary: object, request: SummaryRequest, material: str | None = None, quotes: bool = False
+) -> str:
     """Return the text of a summary, cleaned of reasoning, wrapping, invented refs and what cannot be seen.
 
     Lengths are not checked here.
@@ -153,6 +157,8 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
         summary: what the summariser returned.
         request: what was asked.
         material: what was summarised, as text; rendered from the request when None.
+        quotes: whether all of it is quoted from the material, as an extract's is: what repeats there does so
+            here.
 
     Raises:
         SummaryRejectedError: it is no summary, says nothing, is an error text, a copy of the material, or
@@ -167,9 +173,9 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
         raise _rejected("it says nothing: empty, a placeholder, or only the template")
     if begins_with_label(text) or repeats_marks(text, request):
         raise _rejected("it goes on with the conversation, or repeats the prompt")
-    if material is None:  # what a program writes may quote a call, and is no error text
+    if material is None and not quotes:  # what a program writes may quote a call, and is no error text
         _check_form(answer, text, request)
-    if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
+    if not quotes and len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
         raise _rejected("it repeats the material or the prompt instead of summarising")
     # No text can be read back by refs that nothing names which the summariser was given.
     known = set(_REF.findall(f"{material_text(request)}\n{material}")) if _REF.search(text) else ()
@@ -182,10 +188,11 @@ def _check_form(answer: str, text: str, request: SummaryRequest) -> None:
         raise _rejected(f"a call of a tool, not a summary: {answer[-100:]!r}")
     if is_in_form(text):
         return
+    is_remark = estimate_tokens(text) < min(_REMARK_TOKENS, request.max_tokens)
     prompt = system_prompt(chinese=False) + system_prompt(chinese=True)
-    if is_foreign(text, material_text(request), prompt):
+    if is_error(text) or (is_remark and is_foreign(text, material_text(request), prompt)):
         raise _rejected(f"an error or refusal, not a summary: {text[:100]!r}")
-    if is_next_turn(text):
+    if is_remark and text.endswith(("?", "？")):
         raise _rejected(f"it goes on with the conversation: {text[:100]!r}")
 
 
@@ -301,9 +308,12 @@ def _brief(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+_REMARK_TOKENS = 60
+"""By `estimate_tokens`. Errors and refusals are shorter, in any language; prose that is as long is a summary,
+whatever language it is in and whatever words it has."""
 _LEAST_SHARED, _SHARE = 4, 0.4
-"""So many of a summary's words, and this part of them, stand in the material; errors, refusals and turns of a
-chat share fewer. Of a material that has few words itself, a third is asked."""
+"""So many words of what is shorter, and this part of them, stand in the material; errors and refusals share
+fewer. Of a material that has few words itself, a third is asked."""
 _MAX_READ_CHARS = 20_000
 """This many characters of an answer are enough to tell what it is about."""
 _MAX_WRAPPINGS = 3
@@ -312,10 +322,7 @@ _MAX_JSON_DEPTH = 3
 
 _WORD = re.compile(r"[^\W_]+(?:[-'._/@:][^\W_]+)*[^\W_]*|_")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-_I = re.compile(r"\b(?:i|me|my|we|ich|mir|wir)\b|我", re.IGNORECASE)
-_YOU = re.compile(r"\b(?:you|your|ihnen|ihre|dir|dich|dein)\b|[你您]", re.IGNORECASE)
-_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|「[^」\n]*」|`[^`\n]*`|(?<!\w)'[^'\n]*'(?!\w)")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+_PAGE = re.compile(r"(?:\d{3}\s+)?<(?:!doctype|html)\b|traceback \(", re.IGNORECASE)
 _WRAPPED = re.compile(r"```[\w-]*\n(.*)\n```|<([\w:-]{1,40})>\s*(.*?)\s*</\2>", re.DOTALL)
 _JSON_START = re.compile(r"^[^\n{\[]{0,60}([{\[])", re.MULTILINE)
 _JSON_END = re.compile(r"[ ;,\t\r]*(?:\n|\Z)")
@@ -398,15 +405,21 @@ def _is_json_call(data: Any, tools: Collection[str], depth: int = 0) -> bool:
     return any(_is_json_call(value, tools, depth + 1) for value in values)
 
 
-def is_next_turn(text: str) -> bool:
-    """Tell whether a text speaks to somebody: "I ... you" in its first or last sentence, outside quotes."""
-    sentences = [part for part in _SENTENCE_END.split(_QUOTED.sub("", text)) if part.strip()]
-    spoken = " ".join(sentences[:1] + sentences[-1:])
-    return bool(_I.search(spoken) and _YOU.search(spoken))
+def is_error(text: str) -> bool:
+    """Tell whether a text has the form of a program's error: a page, a traceback, an object with an error."""
+    if _PAGE.match(text):
+        return True
+    try:
+        data = json.loads(text) if text.startswith(("{", "[")) else None
+    except (ValueError, RecursionError):
+        return False
+    return any(
+        isinstance(one, dict) and "error" in one for one in (data if isinstance(data, list) else [data])
+    )
 
 
 def is_foreign(text: str, material: str, prompt: str) -> bool:
-    """Tell whether a text is about something else than the material, as errors, refusals and greetings are.
+    """Tell whether a short text is about something else than the material: an error, a refusal, a greeting.
 
     What it shares is counted in words of four letters and more, names, numbers, and pairs of ideographs.
     Words of the prompt do not count: "conversation", "request" and "error" are what refusals are made of.

@@ -32,8 +32,24 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def cut_middle(text: str, max_chars: int) -> str:
-    """Return head and tail of a text that is longer than `max_chars` characters, half of them from each."""
-    return f"{text[: max_chars // 2]}\n{text[-(max_chars // 2) :]}" if len(text) > max_chars else text
+    """Return about `max_chars` characters of a longer text: its head, how much is left out, its tail.
+
+    It is cut between words where it has some.
+    """
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    blanks = [found.end() for found in re.finditer(r"\s", text[half // 2 : half])]
+    end = half // 2 + blanks[-1] if blanks else half
+    blank = re.search(r"\s", text[len(text) - half :][: half // 2])
+    start = len(text) - half + (blank.end() if blank else 0)
+    return f"{text[:end].rstrip()}\n{left_out(text[end:start])}\n{text[start:].lstrip()}"
+
+
+def left_out(gap: str) -> str:
+    """Return the mark of what is left out of a text that a writer of summaries reads."""
+    lines = gap.strip("\n").count("\n") + 1
+    return f"[... {f'{lines:,} lines' if lines > 1 else f'{len(gap):,} characters'} left out ...]"
 
 
 def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:

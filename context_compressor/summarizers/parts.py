@@ -62,6 +62,7 @@ class InParts:
     def __init__(self, summarizer: Summarizer, counter: TokenCounter) -> None:
         self.wrapped = summarizer
         self.remote = summarizer.remote
+        self.quotes = getattr(summarizer, "quotes", False)
         self._counter = counter
         if getattr(summarizer, "counter", self) is None:
             summarizer.counter = counter  # type: ignore[attr-defined]  # so that it tells limits in our tokens

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from context_compressor.messages.msg import Block, Msg, is_instruction, is_segment, is_staying, tool_names
 from context_compressor.messages.text import clean, indent_lines, normalize
+from context_compressor.summarizers.cutting import cut
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import SECTIONS, is_chinese
 from context_compressor.tokens.counter import TokenCounter
@@ -185,7 +186,7 @@ def _render_message(msg: Msg, names: Mapping[str, str]) -> Iterator[str]:
 
 def _labelled(label: str, text: str) -> str:
     """Return a text below a label; the label is one line, and no line of the text can pass for one."""
-    label = " ".join(clean(label).translate(_NOT_IN_LABELS).split())[:_LABEL_CHARS]
+    label = cut(label.translate(_NOT_IN_LABELS), _LABEL_CHARS)
     return f"[{label}]\n{_indented(text)}"
 
 

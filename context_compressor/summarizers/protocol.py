@@ -57,9 +57,10 @@ class Summary:
 class Summarizer(Protocol):
     """Write a summary of messages. Structural: any object with these two members will do.
 
-    Two more are heeded where a summariser has them: `max_input_tokens`, how much it reads (None: not known; a
-    longer request is summarised in parts), and `takes_attempts`, true where it takes each request that it
-    sends from the event's budget itself, by `attempts.take_attempt`. It may raise `SummarizerOverflowError`
+    Three more are heeded where a summariser has them: `max_input_tokens`, how much it reads (None: not known;
+    a longer request is summarised in parts); `takes_attempts`, true where it takes each request that it sends
+    from the event's budget itself, by `attempts.take_attempt`; and `quotes`, true where all that it writes is
+    quoted from the messages, so that it is not refused as their copy. It may raise `SummarizerOverflowError`
     for a request that is too long, and is then given parts of it.
     """
 

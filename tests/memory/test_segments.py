@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from context_compressor import (
     CompressionEvent,
     Msg,
     OffloadTools,
+    Summary,
+    SummaryRequest,
     compress_messages,
     to_openai,
 )
@@ -71,6 +74,51 @@ async def test_earlier_parts_that_only_name_their_refs_are_not_summarised() -> N
         await memory.get_memory()
     for request in summarizer.requests:
         assert any(msg.name != "memory" or "Summary by" in str(msg.content) for msg in request.messages)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        lambda _: "waiting for runner " * 80,
+        lambda _: "pending",
+        lambda k: f"step {k} of 900: " + "=" * k,
+        lambda _: "Error: connection refused",
+    ],
+    ids=["one long line", "a word", "progress", "an error"],
+)
+def test_what_is_polled_is_folded(printed: Any) -> None:
+    """No stand-in is without words, and none has a message of ours in the spelling of Python."""
+    said, state = [user("Wait for the build.")], None
+    for k in range(70):
+        said += [call(f"c{k}", name="run", arguments='{"cmd": "ci status"}'), result(f"c{k}", printed(k))]
+        shown = compress_messages(said, max_total_tokens=2_000, state=state)
+        state = shown.state
+        stands = [str(one["content"]) for one in shown.messages if str(one["content"]).startswith("[")]
+        assert not [one for one in stands if "Earlier conversation" in one or "raw_input" in one]
+    assert stands
+    for one in stands:
+        assert len(re.findall(r"^- \d+ × run: ci status → \w", one, re.MULTILINE)) == 1
+
+
+async def test_what_a_writer_is_shown_of_earlier_summaries_is_cut_with_a_mark() -> None:
+    class Dense(Noting):
+        async def summarize(self, request: SummaryRequest) -> Summary:
+            await super().summarize(request)
+            return Summary("- " + " ".join(f"fact-{n} holds." for n in range(request.max_tokens // 6)))
+
+    summarizer = Dense(remote=False)
+    memory = new_memory(config(4_000), summarizer=summarizer)
+    for message in turns(120):
+        await filled(memory, [message])
+        await memory.get_memory()
+    shown = [
+        str(msg.content) for one in summarizer.requests for msg in one.context if kind_of(msg) == "segment"
+    ]
+    assert any("left out ...]" in one for one in shown)
+    for one in shown:
+        for part in re.split(r"\n\[\.\.\. .* left out \.\.\.\]\n", one):
+            numbers = [int(n) for n in re.findall(r"fact-(\d+) holds", part)]
+            assert not numbers or numbers == list(range(numbers[0], numbers[-1] + 1))
 
 
 async def test_short_instructions_between_large_exchanges_are_summarised_with_them() -> None:

@@ -1,7 +1,9 @@
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.summarizers.cutting import cut, cut_to_tokens, drop_torn_end, fill_tokens
+from context_compressor.summarizers.cutting import cut, cut_middle, cut_to_tokens, drop_torn_end, fill_tokens
 from tests.summarizers.support import PieceCounter
 
 counter = PieceCounter()
@@ -85,3 +87,13 @@ def test_a_torn_end_is_dropped_up_to_the_last_whole_line():
 def test_the_ellipsis_touches_a_word_that_is_cut_itself():
     assert cut("see src/core/engine.py now", 20) == "see src/core/engin…"
     assert cut("see the engine: src/core/engine.py", 20) == "see the engine: …"
+
+
+def test_a_middle_that_is_left_out_is_marked_and_no_word_is_cut():
+    words = [f"word{n}" for n in range(100)]
+    head, mark, tail = cut_middle(" ".join(words), 200).split("\n")
+    assert re.fullmatch(r"\[\.\.\. \d+ characters left out \.\.\.\]", mark)
+    assert head.split() == words[: len(head.split())]
+    assert tail.split() == words[-len(tail.split()) :]
+    assert cut_middle("x" * 100, 40) == f"{'x' * 20}\n[... 60 characters left out ...]\n{'x' * 20}"
+    assert cut_middle("short", 40) == "short"

@@ -206,8 +206,8 @@ Sinto muito, mas não posso ajudar. ¦ Mi dispiace, non posso aiutarti.
 
 
 IN_A_FRAME_OR_AT_LENGTH = (
-    "I can't produce this summary as requested. "
-    + "Two parts of the instruction conflict with how I need to operate. " * 20,
+    'Traceback (most recent call last):\n  File "proxy.py", line 8, in send\n' * 9 + "ConnectError: refused",
+    json.dumps({"error": {"message": "The model is overloaded. " * 20, "code": 503}}),
     "I'd be happy to help.\n\nCan you paste the text? Then I can begin.\n\nThank you.",
     "I'd be happy to help. Could you share it?\n\nThen I can begin.",
     '[{"error": {"code": 503, "message": "The model is overloaded."}}]',
@@ -284,14 +284,40 @@ def test_what_speaks_of_calls_is_a_summary(text: str):
     "text",
     [
         "I've refunded $1,249.50 for order #W8841. Would you like anything else?",
-        "Mei Lin, refund RF-20933 was accepted. I will tell you when the green kettle is in stock.",
-        "订单 DD2025 已发货。我已经为您查询了物流。",
+        "订单 DD2025 已发货。需要换货 W1 吗？",
         "Die Rechnung RE-2026-117 ist offen. Soll ich Ihnen den Lieferschein LS-5521 schicken?",
+        "[assistant]\nRefund RF-20933 was accepted.",
     ],
 )
 def test_the_next_turn_of_the_conversation_is_rejected(text: str):
     with pytest.raises(SummaryRejectedError, match="goes on with the conversation"):
         check_summary(Summary(text=text), MIXED)
+
+
+PROSE = {
+    "English": "The customer wants her money back for a broken kettle. The agent found the order, offered a "
+    "refund to the card, and after she agreed it was made. She must not get receipts at the old address. "
+    "She went on to ask about another kettle, which nobody has looked up so far.",
+    "German": "Die Kundin will ihr Geld für einen kaputten Kessel zurück. Der Agent fand die Bestellung und "
+    "bot eine Erstattung auf die Karte an; nach ihrem Ja wurde sie ausgeführt. An die alte Adresse darf "
+    "keine Quittung gehen. Nach einem anderen Kessel hat sie gefragt, das ist offen.",
+    "Chinese": "顾客因为水壶破损要求退款。客服找到订单，提出退回原卡，她同意之后已经办妥。"
+    "旧邮箱不能再收到收据。她又问另一款水壶是否有货，这一点还没有查。下一步是查库存并答复她。",
+    "Japanese": "客は壊れたやかんの返金を求めた。担当者は注文を見つけ、カードへの返金を提案し、同意の後に"
+    "実行した。古い住所へ領収書を送ってはならない。別のやかんの在庫を聞かれたが、まだ調べていない。",
+    "Arabic": "تريد العميلة استرداد ثمن غلاية مكسورة. وجد الوكيل الطلب وعرض رد المبلغ إلى البطاقة، "
+    "وبعد موافقتها تم ذلك. يجب ألا تصل الإيصالات إلى العنوان القديم. "
+    "سألت أيضا عن غلاية أخرى ولم يبحث عنها أحد بعد.",
+    "Thai": "ลูกค้าต้องการเงินคืนเพราะกาน้ำแตก ตัวแทนพบคำสั่งซื้อและเสนอคืนเงินเข้าบัตร "
+    "หลังจากเธอตกลงก็ดำเนินการแล้ว ห้ามส่งใบเสร็จไปที่อยู่เดิม เธอถามถึงกาน้ำอีกใบ แต่ยังไม่มีใครตรวจสอบ",
+}
+
+
+@pytest.mark.parametrize("text", PROSE.values(), ids=PROSE.keys())
+@pytest.mark.parametrize("material", [SHOP, GERMAN], ids=["of an English talk", "of a German one"])
+async def test_prose_in_any_language_is_a_summary(text: str, material):
+    """Forms tell errors and refusals, not words: who wants another language gets it."""
+    assert (await checked(Scripted(text), request(*material))).text == text
 
 
 @pytest.mark.parametrize("name", GOOD_SUMMARIES)

@@ -23,6 +23,7 @@ class ExtractiveSummarizer:
     """
 
     remote = False
+    quotes = True
 
     def __init__(self, counter: TokenCounter | None = None) -> None:
         check_counter(counter)

@@ -34,6 +34,8 @@ from context_compressor.summarizers.extracts.passages import (
 from context_compressor.summarizers.extracts.reading import Call, Material, Told
 from context_compressor.summarizers.extracts.words import worth_of
 
+COUNT = re.compile(r"^\d+ × ")
+"""What stands before a line that tells several calls as one."""
 _NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)
 _OLD_KEY = re.compile(r"old|before|original", re.IGNORECASE)
 """How the key begins under which an edit gives the text that it replaces."""
@@ -64,6 +66,8 @@ class Done:
     written: list[str]
     is_edit: bool = False
     """Whether it said what they replace: a whole file can be read again."""
+    times: int = 1
+    """How often a call that failed was made in a row."""
 
     @property
     def subject(self) -> str:
@@ -242,7 +246,8 @@ def state_items(calls: Sequence[Done], labels: Labels) -> Iterator[Item]:
 def failure_items(failures: Sequence[Done]) -> Iterator[Item]:
     """Yield a line for each failure that stands, with the exact error."""
     for done in failures:
-        head = f"{done.call.name}: {shorten(done.subject, _SUBJECT_CHARS)} → "
+        count = f"{done.times} × " if done.times > 1 else ""
+        head = f"{count}{done.call.name}: {shorten(done.subject, _SUBJECT_CHARS)} → "
         place = done.call.place
         yield Item("failure", place, replace(done.outcome.told, head=head), place, 1.5)
 
@@ -252,14 +257,19 @@ def standing_failures(calls: Sequence[Done]) -> list[Done]:
 
     That is at the same name, or with the same first words.
     """
-    seen: set[tuple[str, str]] = set()
+    newest: dict[tuple[str, str], Done | None] = {}
     failures = []
     for done in reversed(calls):
         if done.call.result is None:
             continue
-        if done.outcome.failed and done.key not in seen:
+        later = newest.get(done.key)
+        if not done.outcome.failed:
+            newest[done.key] = None
+        elif done.key not in newest:
+            newest[done.key] = done
             failures.append(done)
-        seen.add(done.key)
+        elif later is not None and later.subject == done.subject:
+            later.times += 1
     return failures[::-1]
 
 
@@ -329,6 +339,7 @@ def _still_holds(told: Told, material: Material, calls: Sequence[Done]) -> bool:
 def _mends(done: Done, line: str) -> bool:
     """Tell whether a call has succeeded at what a line tells as a failure."""
     tool, first = done.key
+    line = COUNT.sub("", line)
     subject = line.removeprefix(f"{tool}: ").partition(" → ")[0]
     has_succeeded = done.call.result is not None and not done.outcome.failed
     return has_succeeded and line.startswith(f"{tool}: ") and first in subject

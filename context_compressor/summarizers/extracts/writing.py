@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from context_compressor.summarizers.extracts.passages import (
     CHINESE,
@@ -18,6 +19,7 @@ from context_compressor.summarizers.extracts.passages import (
 from context_compressor.summarizers.extracts.reading import Material, read_messages
 from context_compressor.summarizers.extracts.words import agent_items, user_items
 from context_compressor.summarizers.extracts.work import (
+    COUNT,
     Done,
     carried_items,
     failure_items,
@@ -49,6 +51,9 @@ _LEAST_ROOT = 8
 _LEAST_PATHS = 3
 """A folder is told once where so many paths are in it, and its name is that long."""
 _WISH_WEIGHT, _WISH_RANK = 2.0, 3.0
+_OF_CALLS: tuple[Kind, ...] = ("work", "spare", "failure")
+_CALL = re.compile(r"(?:(\d{1,6}) × )?([^×\n]{1,2000}? → )")
+"""A line that tells a call and what it came to, not one that tells several calls of a file."""
 _WORD = re.compile(r"\w{4,}|[\u3400-\u9fff]{2}")
 
 
@@ -65,8 +70,7 @@ class Draft:
         items = [*carried_items(material, calls), *_collect(material, calls, self._labels)]
         if self._root:
             items.append(self._root_item)
-        # Of those that say the same the newest is kept.
-        self._items = list({(item.kind, item.passage.tell(10**6)): item for item in items}.values())
+        self._items = _folded(items)
         wish = set(_WORD.findall(f"{request.note or ''} {request.instructions or ''}".casefold()))
         for item in self._items if wish else ():
             text = item.passage.tell(2_000).casefold()
@@ -116,6 +120,26 @@ class Draft:
         return "\n\n".join(
             "\n".join([f"## {heading}", *lines]) for heading, lines in sections.items() if lines
         )
+
+
+def _folded(items: Sequence[Item]) -> list[Item]:
+    """Return items without those that a newer one says again, or that tell the same call made before."""
+    newest: dict[tuple[Kind, str], Item] = {}
+    times: Counter[tuple[Kind, str]] = Counter()
+    for item in items:
+        line = item.passage.tell(10**6)
+        call = _CALL.match(line) if item.kind in _OF_CALLS else None
+        kind: Kind = "work" if item.kind == "spare" and call else item.kind
+        key = kind, call[2] if call else line
+        times[key] += int(call[1] or 1) if call else 0
+        if call and times[key] > int(call[1] or 1):
+            count = f"{times[key]} × "
+            if item.carried:
+                item.passage = Passage([line[call.start(2) :]], count, is_quote=True)
+            else:
+                item.passage = replace(item.passage, head=count + COUNT.sub("", item.passage.head))
+        newest[key] = item
+    return list(newest.values())
 
 
 def _chars_of(item: Item) -> int:
