@@ -19,7 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from context_compressor.backends.tables import SCHEMA_VERSION, metadata, schema
+from context_compressor.backends.tables import SCHEMA_VERSION, metadata, schema, sessions
 from context_compressor.backends.writing import Again
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, without_secrets
 from context_compressor.memory.loops import to_its_end
@@ -183,6 +183,10 @@ async def make_tables(engine: AsyncEngine) -> None:
 
     def make(connection: sa.Connection) -> int:
         metadata.create_all(connection)
+        there = {column["name"] for column in sa.inspect(connection).get_columns(sessions.name)}
+        if sessions.c.writes.name not in there:  # tables of an earlier release, which can go on with them
+            added = sa.schema.CreateColumn(sessions.c.writes).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {sessions.name} ADD COLUMN {added}")
         version = sa.select(schema.c.version)
         found = connection.execute(version).scalar_one_or_none()
         if found is None:

@@ -25,6 +25,7 @@ class Standing(NamedTuple):
 
     session_id: str
     number: int
+    """As in `Head`."""
     size: int
 
 

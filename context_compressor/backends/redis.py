@@ -47,7 +47,18 @@ from context_compressor.backends.redis_keys import (
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.compression.edits import edit_to_dict
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, ledger_entries
+from context_compressor.memory.history import (
+    NAMES_CHARACTERS,
+    Change,
+    Entry,
+    Head,
+    LedgerEntry,
+    WriteNumber,
+    conflict,
+    is_same,
+    ledger_entries,
+    new_name,
+)
 from context_compressor.messages.skeletons import skeleton_of
 
 _AT_ONCE = 500
@@ -168,12 +179,13 @@ class RedisHistory:
 
     async def head(self) -> Head:
         """Return where the history stands."""
-        number, size, summary = await self._ask("hmget", self._head, ["number", "size", "summary"])
+        fields = ["number", "writes", "size", "summary"]
+        number, names, size, summary = await self._ask("hmget", self._head, fields)
         await self._renew()
         if number is not None:
             await self._sessions.note(self._session)
         said = "" if summary is None else str(unpack_ascii(summary)["summary"])
-        return Head(int(number or 0), int(size or 0), said)
+        return Head(WriteNumber(int(number or 0), as_text(names or "")), int(size or 0), said)
 
     async def read(
         self,
@@ -214,21 +226,30 @@ class RedisHistory:
     async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
         """Make changes as `History.write` does, in one script."""
         check(changes)
-        token = uuid4().hex
+        token, name = uuid4().hex, new_name()
         for attempt in range(_ATTEMPTS):
             number, last_place, size = await self._where()
-            if at is not None and at != number:
-                raise ConflictError(f"the history is at {number}, not at {at}", number=number)
+            if at is not None and not is_same(number, at):
+                raise conflict(number, at)
             await self._sessions.note(self._session, is_new=number == 0)
             plan = await self._plan(changes, number + 1, last_place, size)
             ttl = "" if self._ttl is None else str(self._ttl)
-            done, now = await self._write(self._keys, [number, token, ttl, json.dumps(plan)])
+            told: list[str | int] = [
+                int(number),
+                token,
+                ttl,
+                json.dumps(plan),
+                number.names,
+                name,
+                NAMES_CHARACTERS,
+            ]
+            done, now, *names = await self._write(self._keys, told)
             if done:
                 if number == 0:  # or who removed the session meanwhile would have taken its name
                     await self._sessions.note(self._session, is_new=True)
-                return int(now)
+                return WriteNumber(int(now), as_text(names[0]))
             if at is not None:
-                raise ConflictError(f"the history is at {int(now)}, not at {at}", number=int(now))
+                raise conflict(int(now), at)
             await asyncio.sleep(random.random() * min(0.05, 0.001 * 2**attempt))
         raise ConflictError("the history changes too fast to write to it; try again", number=int(now))
 
@@ -286,10 +307,10 @@ class RedisHistory:
         found = await self._fields(self._ids, id_digests)
         return [key for told in found.values() for key in as_text(told).split()]
 
-    async def _where(self) -> tuple[int, int, int]:
-        found = await self._ask("hmget", self._head, ["number", "last_place", "size"])
+    async def _where(self) -> tuple[WriteNumber, int, int]:
+        names, *found = await self._ask("hmget", self._head, ["writes", "number", "last_place", "size"])
         number, last_place, size = (int(one or 0) for one in found)
-        return number, last_place, size
+        return WriteNumber(number, as_text(names or "")), last_place, size
 
     # Writing
 

@@ -35,12 +35,15 @@ _SPECIAL = frozenset("\\[]*?^-")
 
 WRITE = """
 -- KEYS: head, messages, ids, order, changed, marks, ledger, edits, gone, leases, bodies, texts, stored
--- ARGV: 1 number expected, 2 token of this write, 3 TTL in seconds or "", 4 what to do, as JSON
+-- ARGV: 1 number expected, 2 token of this write, 3 TTL in seconds or "", 4 what to do, as JSON,
+--       5 names of the last writes expected, 6 name of this write, 7 characters of names that are kept
 local number = tonumber(redis.call('HGET', KEYS[1], 'number') or '0')
-if number ~= tonumber(ARGV[1]) then
-    if redis.call('HGET', KEYS[1], 'token') == ARGV[2] then return {1, number} end  -- sent twice
+local names = redis.call('HGET', KEYS[1], 'writes') or ''
+if number ~= tonumber(ARGV[1]) or names ~= ARGV[5] then
+    if redis.call('HGET', KEYS[1], 'token') == ARGV[2] then return {1, number, names} end  -- sent twice
     return {0, number}
 end
+names = string.sub(ARGV[6] .. names, 1, tonumber(ARGV[7]))
 local plan = cjson.decode(ARGV[4])
 number = number + 1
 for _, name in ipairs(plan.keys) do
@@ -50,11 +53,11 @@ for _, name in ipairs(plan.keys) do
         redis.call(command[1], key, unpack(command, 2))
     end
 end
-redis.call('HSET', KEYS[1], 'number', number, 'token', ARGV[2])
+redis.call('HSET', KEYS[1], 'number', number, 'token', ARGV[2], 'writes', names)
 for _, key in ipairs(KEYS) do
     if ARGV[3] ~= '' then redis.call('EXPIRE', key, ARGV[3]) end
 end
-return {1, number}
+return {1, number, names}
 """
 """Nothing in it can fail half way: it knows the number it goes on from, and only sets and removes."""
 CLAIM = """

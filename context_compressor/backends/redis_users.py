@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from context_compressor.backends.records import Standing, pack_ascii, unpack_ascii
-from context_compressor.backends.redis_keys import PARTS, stem_of
+from context_compressor.backends.redis_keys import PARTS, as_text, stem_of
+from context_compressor.memory.history import WriteNumber
 
 _AT_ONCE = 500
 """Sessions that one round trip asks for."""
@@ -102,9 +103,10 @@ class UserSessions:
             some = names[start : start + _AT_ONCE]
             pipe = self._client.pipeline(transaction=False)
             for name in some:
-                pipe.hmget(f"{stem_of(self._prefix, self._user, name)}head", ["number", "size"])
+                pipe.hmget(f"{stem_of(self._prefix, self._user, name)}head", ["number", "writes", "size"])
             answers = await pipe.execute()
-            for name, (number, size) in zip(some, answers, strict=True):
+            for name, (number, names_of_writes, size) in zip(some, answers, strict=True):
                 if number is not None:
-                    found.append(Standing(name, int(number), int(size or 0)))
+                    at = WriteNumber(int(number), as_text(names_of_writes or ""))
+                    found.append(Standing(name, at, int(size or 0)))
         return found

@@ -19,6 +19,7 @@ from context_compressor.memory.history import (
     LedgerEntry,
     Record,
     SetSummary,
+    is_same,
 )
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 
@@ -74,7 +75,7 @@ async def take_snapshot(history: History) -> Snapshot:
     for _ in range(_ATTEMPTS):
         entries, ledger = await history.read(), await history.ledger()
         after = await history.head()
-        if after.number == head.number:
+        if is_same(after.number, head.number):
             edits = [edit for entry in ledger for edit in entry.edits]
             learnt = next((entry.learnt for entry in reversed(ledger) if entry.learnt), None)
             return Snapshot(head, entries, edits, learnt)
@@ -87,7 +88,7 @@ class SnapshotHistory:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._number = snapshot.head.number
+        self._number = int(snapshot.head.number)
 
     async def head(self) -> Head:
         """Return where the session stood, with what the reader wrote since counted."""

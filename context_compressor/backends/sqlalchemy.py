@@ -39,13 +39,13 @@ from context_compressor.backends.writing import Write, in_parts
 from context_compressor.compression.edits import message_id
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, ledger_entries
+from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, WriteNumber, ledger_entries
 from context_compressor.memory.loops import to_its_end
 from context_compressor.messages.skeletons import as_message
 
 T = TypeVar("T")
 
-_HEAD = sa.select(sessions.c.number, sessions.c.size, sessions.c.summary).where(
+_HEAD = sa.select(sessions.c.number, sessions.c.writes, sessions.c.size, sessions.c.summary).where(
     sessions.c.session == sa.bindparam("of_session")
 )
 
@@ -136,7 +136,9 @@ class SQLAlchemyHistory:
 
         def look(connection: sa.Connection) -> Head:
             found = connection.execute(_HEAD, {"of_session": self._session}).one_or_none()
-            return Head(0, 0, "") if found is None else Head(found[0], found[1], from_bytes(found[2]))
+            if found is None:
+                return Head(0, 0, "")
+            return Head(WriteNumber(found[0], found[1] or ""), found[2], from_bytes(found[3]))
 
         return self._outward(await self._run(look))
 
@@ -208,7 +210,7 @@ class SQLAlchemyHistory:
         check(changes)
         inner = None if at is None else self._inward(at, exactly=True)
 
-        def make(connection: sa.Connection) -> int:
+        def make(connection: sa.Connection) -> WriteNumber:
             return Write(connection, self._row, inner).make(changes)
 
         return self._outward(Head(await self._run(make, is_write=True), 0, "")).number
@@ -297,12 +299,13 @@ class SQLAlchemyHistory:
         self._was_rolled_back = False
         number = head.number + self._shift if head.number or self._shift else 0
         self._told = max(self._told, number)
-        return head._replace(number=number)
+        return head._replace(number=WriteNumber(number, getattr(head.number, "names", "")))
 
     def _inward(self, number: int, *, exactly: bool = False) -> int:
         if self._within is None or not self._shift:
             return number
-        return number - self._shift if exactly else max(0, number - self._shift)
+        inner = number - self._shift if exactly else max(0, number - self._shift)
+        return WriteNumber(inner, getattr(number, "names", ""))
 
 
 def _entry(row: sa.Row[Any]) -> Entry:

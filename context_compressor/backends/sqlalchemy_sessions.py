@@ -23,7 +23,7 @@ from context_compressor.backends.sessions import (
 from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
 from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts
 from context_compressor.errors import ConflictError, InvalidArgumentError, shown_url, without_secrets
-from context_compressor.memory.history import Change, Head
+from context_compressor.memory.history import Change, Head, WriteNumber
 from context_compressor.memory.loops import to_its_end
 
 _REMINDERS = {
@@ -239,9 +239,12 @@ def _where(table: sa.Table, keys: Sequence[str], values: Sequence[Any]) -> str:
 
 def standings(connection: sa.Connection, user_id: str) -> list[Standing]:
     """Return where a user's sessions stand."""
-    wanted = sa.select(sessions.c.session_id, sessions.c.number, sessions.c.size)
+    wanted = sa.select(sessions.c.session_id, sessions.c.number, sessions.c.writes, sessions.c.size)
     found = connection.execute(wanted.where(sessions.c.user_digest == digest(user_id)))
-    return [Standing(from_bytes(name), number, size) for name, number, size in found]
+    return [
+        Standing(from_bytes(name), WriteNumber(number, writes or ""), size)
+        for name, number, writes, size in found
+    ]
 
 
 def remove_session(connection: sa.Connection, user_id: str, session_id: str) -> None:

@@ -7,6 +7,7 @@ compare it and how long a key may be.
 from __future__ import annotations
 
 from context_compressor.errors import naming_extras
+from context_compressor.memory.history import NAMES_CHARACTERS
 
 with naming_extras():
     from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
@@ -41,8 +42,10 @@ sessions = Table(
     Column("summary", _BYTES, nullable=False),
     Column("learnt", _BYTES),
     Column("learnt_number", _NUMBER, nullable=False),
+    Column("writes", String(NAMES_CHARACTERS)),
 )
-"""A row for each session: where its history stands."""
+"""A row for each session: where its history stands. `writes` are the names of the last ones: tables of
+earlier releases get that column, and those who write by them give none."""
 Index(f"{_PREFIX}by_user", sessions.c.user_digest)
 messages = Table(
     f"{_PREFIX}messages",

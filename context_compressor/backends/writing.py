@@ -26,7 +26,15 @@ from context_compressor.backends.records import (
 from context_compressor.backends.tables import ledger, marks, messages, sessions
 from context_compressor.compression.edits import EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidMessageError
-from context_compressor.memory.history import Add, Change
+from context_compressor.memory.history import (
+    NAME_CHARACTERS,
+    NAMES_CHARACTERS,
+    Add,
+    Change,
+    WriteNumber,
+    conflict,
+    new_name,
+)
 from context_compressor.messages.skeletons import skeleton_of
 
 T = TypeVar("T")
@@ -67,6 +75,9 @@ _MARK = (
 _DELETE = _MARK.values(msg=None, skeleton=None, tokens=pack(None))
 
 _MINE = sessions.c.session == _SESSION
+_NAMES = sa.func.coalesce(sessions.c.writes, "")
+_NAME: sa.BindParameter[str] = sa.bindparam("name_of_this", type_=sa.String)
+_FROM: sa.BindParameter[str] = sa.bindparam("name_at", type_=sa.String)
 _STEP = (
     sa.update(sessions)
     .where(_MINE)
@@ -74,10 +85,12 @@ _STEP = (
         number=sessions.c.number + 1,
         size=sessions.c.size + sa.bindparam("adds"),
         last_place=sessions.c.last_place + sa.bindparam("adds"),
+        writes=sa.func.substr(_NAME + _NAMES, 1, NAMES_CHARACTERS),
     )
 )
-_STEP_FROM = _STEP.where(sessions.c.number == sa.bindparam("at"))
-_STAND = sessions.c.number, sessions.c.size, sessions.c.last_place
+_IS_FROM = sa.or_(_FROM == "", sa.func.substr(_NAMES, 1, NAME_CHARACTERS) == _FROM)
+_STEP_FROM = _STEP.where(sessions.c.number == sa.bindparam("at"), _IS_FROM)
+_STAND = sessions.c.number, _NAMES, sessions.c.size, sessions.c.last_place
 _IS_KNOWN = sa.exists().where(_OF_SESSION, messages.c.id_digest.in_(_SOME))
 """Whether there is a message with one of some ids."""
 _LOOK = {asks: sa.select(*_STAND, _IS_KNOWN if asks else sa.true()).where(_MINE) for asks in (True, False)}
@@ -113,7 +126,7 @@ class Write:
         """What stands for the session in every table."""
         return self.row["session"]
 
-    def make(self, changes: Sequence[Change]) -> int:
+    def make(self, changes: Sequence[Change]) -> WriteNumber:
         """Make changes, and return the number of the head then.
 
         Raises:
@@ -140,7 +153,7 @@ class Write:
             self.connection.execute(sa.update(sessions).where(mine).values(values))
         return number
 
-    def _take_number(self, adds: int, ids: Sequence[str]) -> tuple[int, int, int, bool]:
+    def _take_number(self, adds: int, ids: Sequence[str]) -> tuple[WriteNumber, int, int, bool]:
         """Take the next number, and places for what is added, as if each were a new message.
 
         Returns:
@@ -149,9 +162,12 @@ class Write:
         """
         # PostgreSQL waits for the row, and then looks at the other table as it was before.
         asks = len(ids) < _AT_ONCE and self.connection.dialect.name != "postgresql"
-        step, given = (_STEP, {}) if self.at is None else (_STEP_FROM, {"at": self.at})
+        step, given, name = _STEP, dict[str, Any](), new_name()
+        if self.at is not None:
+            at_name = getattr(self.at, "names", "")[:NAME_CHARACTERS]
+            step, given = _STEP_FROM, {"at": int(self.at), "name_at": at_name}
         asked = {"of_session": self.session} | ({"some": ids} if asks else {})
-        given = {"of_session": self.session, "adds": adds, **given}
+        given = {"of_session": self.session, "adds": adds, "name_of_this": name, **given}
         if self.connection.dialect.update_returning:
             found = self.connection.execute(_STEP_AND_LOOK[step, asks], given | asked).one_or_none()
         elif self.connection.execute(step, given).rowcount:
@@ -159,22 +175,29 @@ class Write:
         else:
             found = None
         if found is not None:
-            number, size, last_place, is_known = found
-            return number, size - adds, last_place - adds, not is_known
+            number, names, size, last_place, is_known = found
+            return WriteNumber(number, names), size - adds, last_place - adds, not is_known
         number_now = sa.select(sessions.c.number).where(sessions.c.session == self.session)
         there = self.connection.execute(number_now).scalar_one_or_none()
         if there is not None or self.at:
             if self.at is None:
                 raise Again
-            raise ConflictError(f"the history is at {there or 0}, not at {self.at}", number=there or 0)
-        fresh = {"number": 1, "size": adds, "last_place": adds, "summary": b"", "learnt_number": 0}
+            raise conflict(there or 0, self.at)
+        fresh = {
+            "number": 1,
+            "size": adds,
+            "last_place": adds,
+            "summary": b"",
+            "learnt_number": 0,
+            "writes": name,
+        }
         try:
             self.connection.execute(sa.insert(sessions).values(**self.row, **fresh))
         except IntegrityError as error:
             if self.at is not None:
                 raise ConflictError("the history has begun meanwhile", number=1) from error
             raise Again from error
-        return 1, 0, 0, True
+        return WriteNumber(1, name), 0, 0, True
 
     # Reading what changes touch
 

@@ -22,6 +22,8 @@ from context_compressor.memory.history import (
     LedgerEntry,
     Record,
     Withdraw,
+    continues,
+    is_same,
     outlines_of,
 )
 from context_compressor.memory.loops import LoopLock
@@ -94,7 +96,7 @@ class HistoryFollower(ViewMaker):
         # What the state tells by itself is asked first: a head may have to be fetched from a server.
         return (
             self._is_settled(summary=summary)
-            and (await self.history.head()).number == self.number
+            and is_same((await self.history.head()).number, self.number)
             and self._is_settled(summary=summary)
         )
 
@@ -113,7 +115,7 @@ class HistoryFollower(ViewMaker):
     async def is_at_head(self) -> bool:
         """Tell whether the ledger is what the history's is now, as far as that answers."""
         try:
-            return not self._has_to_read and (await self.history.head()).number == self.number
+            return not self._has_to_read and is_same((await self.history.head()).number, self.number)
         except Exception as error:
             logger.warning("the history does not say where it stands: %r", error)
             return False
@@ -126,7 +128,7 @@ class HistoryFollower(ViewMaker):
     async def is_in_step(self) -> bool:
         """Tell whether the state knows the whole history, and nobody is changing it."""
         head = await self.history.head()
-        return head.number == self.number and not self._has_to_read and not self.lock.locked()
+        return is_same(head.number, self.number) and not self._has_to_read and not self.lock.locked()
 
     # Reading
 
@@ -138,8 +140,10 @@ class HistoryFollower(ViewMaker):
             look: read it whole where only that tells whether something changed.
         """
         self._has_to_read |= look and not self._counts_changes
-        while (head := await self.history.head()).number != self.number or self._has_to_read:
+        while not is_same((head := await self.history.head()).number, self.number) or self._has_to_read:
             state = self.state
+            if not continues(head.number, self.number):
+                self._is_another = self._has_to_read = True
             try:
                 is_done = await self._grow(head, events)
                 if not is_done:
@@ -214,14 +218,15 @@ class HistoryFollower(ViewMaker):
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
         is_light = loaded is None and outlines_of(self.history) is not None
         reading = None if is_light else await read_all(self.history, head)
-        edits = await self.history.ledger(after=0 if loaded is not None else self.number)
-        if edits and loaded is None and self.number:
+        is_told_anew = loaded is not None or self._is_another
+        edits = await self.history.ledger(after=0 if is_told_anew else self.number)
+        if edits and self.number and not is_told_anew:
             edits = await self.history.ledger()
-        unrecorded = self._recorded if loaded is None else NOTHING
+        unrecorded = NOTHING if is_told_anew else self._recorded
         learnt = next((entry.learnt for entry in reversed(edits) if entry.learnt), unrecorded)
         if state is not self.state:
             return False
-        if edits and loaded is None:
+        if (edits or self._is_another) and loaded is None:
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
         self._recorded = learnt
         making = self._make_lightly(head, edits) if reading is None else self._make(reading)
@@ -258,7 +263,7 @@ class HistoryFollower(ViewMaker):
         else:
             state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None
-        self._has_to_read = False
+        self._has_to_read = self._is_another = False
         self.number = number
         return True
 
@@ -334,7 +339,7 @@ class HistoryFollower(ViewMaker):
         """Write, and tell whether the state is to follow: not where others wrote, or another was loaded."""
         state = self.state
         number = await self.history.write(changes, at=at)
-        if state is not self.state or number != self.number + 1:
+        if state is not self.state or number != self.number + 1 or not continues(number, self.number):
             return False
         self._note_recorded(changes)
         self.number = number

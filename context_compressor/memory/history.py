@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
+from secrets import token_urlsafe
 from typing import Any, NamedTuple, Protocol, cast
 
 from context_compressor.compression.edits import Edit, EditName, message_id, name_of
@@ -18,11 +19,59 @@ MOST_GONE = 10_000
 than that finds by the size that something is missing, and reads all anew."""
 
 
+class WriteNumber(int):
+    """The number of a write, with the names of the writes up to it.
+
+    A number alone does not tell a history from another one that has as many writes: one that was deleted and
+    begun anew, restored from a backup, or whose server lost what it had acknowledged. A history that is in
+    this process needs no names.
+
+    Args:
+        number: of the write.
+        names: of the last writes, the newest first, `NAME_CHARACTERS` each; "" where they have none.
+    """
+
+    names: str
+
+    def __new__(cls, number: int, names: str = "") -> WriteNumber:
+        made = super().__new__(cls, number)
+        made.names = names
+        return made
+
+
+NAME_CHARACTERS = 4
+NAMES_CHARACTERS = 128 * NAME_CHARACTERS
+"""Whoever is behind by more writes than that cannot see whether all of his are there, and opens it anew."""
+
+
+def new_name() -> str:
+    """Return a name for a write."""
+    return token_urlsafe(3)
+
+
+def continues(now: int, then: int) -> bool:
+    """Tell whether a history that is at the write `now` has all the writes that it had at `then`."""
+    name, behind = getattr(then, "names", "")[:NAME_CHARACTERS], (now - then) * NAME_CHARACTERS
+    return now >= then and (not name or getattr(now, "names", "").startswith(name, behind))
+
+
+def is_same(now: int, then: int) -> bool:
+    """Tell whether a history stands where it stood."""
+    return now == then and continues(now, then)
+
+
+def conflict(now: int, at: int) -> ConflictError:
+    """Return the error of a write to a history that is not where it is to be."""
+    where = f"at {now}, not at {at}" if now != at else f"not the one that was at {at}"
+    return ConflictError(f"the history is {where}", number=now)
+
+
 class Head(NamedTuple):
     """Where a history stands."""
 
     number: int
-    """Grows with every write, by whomever; 0: nothing was ever written."""
+    """Grows with every write, by whomever; 0: nothing was ever written. A `WriteNumber` where other processes
+    write."""
     size: int
     """Messages."""
     summary: str
@@ -148,7 +197,7 @@ class History(Protocol):
 
         Args:
             changes: in order.
-            at: the number that the head must have.
+            at: the number that the head must have, of the same write where it is a `WriteNumber`.
 
         Raises:
             ConflictError: the head has another number than `at`; nothing was changed.
@@ -309,7 +358,7 @@ class ListHistory:
     async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
         """Make changes as `History.write` does."""
         if at is not None and at != self._number:
-            raise ConflictError(f"the history is at {self._number}, not at {at}", number=self._number)
+            raise conflict(self._number, at)
         for change in changes:
             if isinstance(change, Record):
                 list(map(name_of, change.edits))  # what could fail fails before anything is changed

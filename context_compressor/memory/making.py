@@ -55,6 +55,8 @@ class ViewMaker:
         self._counter = counter
         self._store = store
         self._loaded_tokens: dict[str, int] | None = None
+        self._is_another = False
+        """Whether the history may be another one than what the state knows."""
 
     @property
     def _name(self) -> str:
@@ -72,7 +74,7 @@ class ViewMaker:
                 recorded=numbers_of(edits),
                 known=self.number,
                 unseen=state.unseen(),
-                seen=state.known.tokens,
+                seen={} if self._is_another else state.known.tokens,
                 counter=self._name,
             )
             if reading is not None:
@@ -91,8 +93,9 @@ class ViewMaker:
             known.marks[mark] = {message_id(entry.key) for entry in found}
         counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
         # What is known here may have been exchanged since; what was loaded, another counter may have counted.
-        tokens = old.tokens | counted if loaded is None else counted | loaded
-        seen = set(old.tokens)
+        known_tokens = {} if self._is_another else old.tokens
+        tokens = known_tokens | counted if loaded is None else counted | loaded
+        seen = set(known_tokens)
         if loaded is not None:  # counted by another counter, they are told by their places
             seen = set(list(loaded or [entry.key for entry in entries])[: state.ledger.frontier])
         pinned = known.bearing(self._config.pinned_mark)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from context_compressor.backends.records import Standing, digest
 from context_compressor.compression.edits import message_id
 from context_compressor.errors import OffloadError
-from context_compressor.memory.history import Entry, History
+from context_compressor.memory.history import Entry, History, continues, is_same
 from context_compressor.memory.places import Sayings
 from context_compressor.messages.msg import Msg
 from context_compressor.search import Document
@@ -221,7 +221,7 @@ class _UserIndex:
             session = self._sessions.get(standing.session_id)
             if session is None:
                 session = self._new(standing.session_id)
-            if session.number != standing.number:
+            if not is_same(standing.number, session.number):
                 await self._follow_session(session, standing, texts)
         return texts
 
@@ -244,7 +244,7 @@ class _UserIndex:
         history = self._finder.history(self._user, session.name)
         before, session.number = session.number, 0  # until it is done
         self._order = None
-        if 0 < before < standing.number:
+        if before and continues(standing.number, before):
             await self._take_up(session, await history.read(after=before), texts)
             if len(session.known) == standing.size:
                 session.number = standing.number
