@@ -19,7 +19,6 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.memory.saved import SAVED_KEY
 from context_compressor.memory.stateless import (
-    TOOLS_KEY,
     Call,
     CompressionResult,
     KeptState,
@@ -28,8 +27,9 @@ from context_compressor.memory.stateless import (
 )
 from context_compressor.messages.chat import as_list
 from context_compressor.messages.forms import Form, FormName, as_form
+from context_compressor.offload.guide import COMPRESS_TOOL, MOST_TOOLS, TOOL_NAMES
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
-from context_compressor.summarizers.faults import is_overflow, limit_in
+from context_compressor.summarizers.faults import is_overflow, limit_in, refuses_tools
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.tiktoken import TiktokenCounter
@@ -44,8 +44,9 @@ MOST_MEMORIES = 64
 some milliseconds for each hundred messages."""
 MOST_UNDER_A_NAME = 8
 """Lists under one key whose states are kept beyond this process: an agent's, and those of agents it calls."""
+MOST_TOOLS_BESIDE = MOST_TOOLS - len(TOOL_NAMES - {COMPRESS_TOOL})
+"""Where a request has more tools of the caller's, ours are left out."""
 _VERSION = 1
-_NEW: dict[str, Any] = {"version": 1}
 
 KeyOf = Callable[[Any], str | Awaitable[str | None] | None]
 """Returns the key of a request's conversation; None: it is found by its messages alone."""
@@ -77,6 +78,11 @@ class Conversation:
     notes: dict[str, Any] = field(default_factory=dict)
     """JSON-like data that an adapter keeps with it, saved with the state; what goes on from it shares it."""
 
+    @property
+    def has_left(self) -> bool:
+        """Whether something has left its view, so that there is something to read back."""
+        return bool(((self.state.get(SAVED_KEY) or {}).get("ledger") or {}).get("entries"))
+
 
 Fill = Callable[[list[Any], dict[str, Any]], list[Any]]
 """Returns what a view is made of, given a request's list and the notes of its conversation: an adapter puts
@@ -94,6 +100,20 @@ class Shown:
     system: Any = field(default=None, repr=False)
     is_kept_elsewhere: bool = False
     """Whether the framework keeps the state itself."""
+    may_offer: bool = False
+    """Whether the request can offer the read-back tools, which its stand-ins then name."""
+    model: str = ""
+    """Whom it goes to."""
+    refused: bool | int = False
+    """Whether it follows a refusal as too long, or the number of tokens that this named."""
+    follows_refused_tools: bool = False
+    before: Conversation | None = field(default=None, repr=False)
+    """What it goes on from, where it offers tools that may be refused."""
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the request is to offer the read-back tools: there is something to read back."""
+        return self.may_offer and self.conversation.has_left
 
     @property
     def state(self) -> dict[str, Any]:
@@ -152,6 +172,8 @@ class Conversations:
         self._states = states
         self._with_tools = with_tools
         self._with_words = with_words
+        self._without_tools: OrderedDict[str, None] = OrderedDict()
+        """Models that refused a request with tools of ours, and took it without."""
         self._known: OrderedDict[int, Conversation] = OrderedDict()
 
     async def view(
@@ -162,6 +184,8 @@ class Conversations:
         system: Any = None,
         state: Mapping[str, Any] | None = None,
         with_tools: bool | None = None,
+        tools_beside: int = 0,
+        model: str = "",
         fill: Fill | None = None,
     ) -> Shown:
         """Return what to send for a request's list.
@@ -171,7 +195,9 @@ class Conversations:
             key: names the conversation; None: what its messages begin with. Several lists may have one key.
             system: what the request carries beside the messages; it is counted.
             state: `Shown.state` of an earlier request, where the framework keeps it.
-            with_tools: whether the agent of this request has the read-back tools; None: as all have.
+            with_tools: whether this request can offer the read-back tools; None: as all can.
+            tools_beside: how many tools of the caller's it offers.
+            model: whom it goes to: what refused our tools once is not offered them again.
             fill: puts in what the list does not have; the conversation is found by the list as it is.
 
         Raises:
@@ -184,13 +210,21 @@ class Conversations:
             raise InvalidArgumentError(f"key: expected a string or None, got {type(key).__name__}")
         said = as_list(messages)
         earlier = await self._earlier(said, key, state)
-        has_tools = self._with_tools if with_tools is None else with_tools
-        if has_tools and not earlier.state.get(TOOLS_KEY):
-            earlier.state = {**(earlier.state or _NEW), TOOLS_KEY: True}
-        if fill is None:
-            return await self._show(said, system, earlier, state is not None)
-        filled = fill(said, earlier.notes)
-        return await self._show(filled, system, earlier, state is not None, spoken_of(self.form.pieces(said)))
+        may_offer = self._with_tools if with_tools is None else with_tools
+        may_offer = may_offer and tools_beside <= MOST_TOOLS_BESIDE and self.offers_tools_to(model)
+        filled, spoken = said, None
+        if fill is not None:
+            filled, spoken = fill(said, earlier.notes), spoken_of(self.form.pieces(said))
+        asked = Shown([], earlier, filled, system, state is not None, may_offer, model)
+        return await self._show(asked, spoken)
+
+    def offers_tools_to(self, model: str) -> bool:
+        """Tell whether a model has not refused the read-back tools."""
+        return model not in self._without_tools
+
+    async def has_left(self, messages: Iterable[Any], *, key: str | None = None) -> bool:
+        """Tell whether something has left the view of the conversation that a list goes on."""
+        return (await self._earlier(as_list(messages), key, None)).has_left
 
     async def run_tool(
         self, shown: Shown, name: str, arguments: Mapping[str, Any] | str | None, wire: Wire = "chat"
@@ -221,26 +255,28 @@ class Conversations:
     def _call(self, one: Conversation) -> Call:
         return Call(self.config, one.store, self._summarizer, self._counter, self.form, self._with_words)
 
-    async def _show(
-        self,
-        said: list[Any],
-        system: Any,
-        earlier: Conversation,
-        is_kept_elsewhere: bool,
-        spoken: list[str] | None = None,
-        refused: bool | int = False,
-    ) -> Shown:
-        state, call = earlier.state, self._call(earlier)
-        result = await compress(said, call, on_event=self._tell, state=state, system=system, refused=refused)
+    async def _show(self, asked: Shown, spoken: list[str] | None = None) -> Shown:
+        """Return what is to be sent, given what that goes on from."""
+        earlier = asked.conversation
+        result = await compress(
+            asked.said,
+            self._call(earlier),
+            on_event=self._tell,
+            state=earlier.state,
+            system=asked.system,
+            refused=asked.refused,
+            names_tools=asked.may_offer,
+        )
         assert isinstance(result.state, KeptState)
         assert result.state.kept is not None
         spoken = result.state.kept.spoken() if spoken is None else spoken
         stats = _added(earlier.stats, result)
         shown = Conversation(earlier.name, spoken, result.state, earlier.store, stats, earlier.notes)
         self._keep(shown)
-        if not is_kept_elsewhere:
+        if not asked.is_kept_elsewhere:
             await self._save(earlier.name)
-        return Shown(result.messages, shown, said, system, is_kept_elsewhere)
+        made = replace(asked, messages=result.messages, conversation=shown)
+        return replace(made, before=asked.before or earlier if made.offers_tools else None)
 
     # After the request
 
@@ -248,7 +284,13 @@ class Conversations:
         """Note how many tokens the provider counted for a request; what is no such number says nothing.
 
         Nor does a number that comes when the conversation has gone on, and with it the view that is counted.
+        To be called for each request that was taken: a model that takes one without our tools, after it
+        refused them, is remembered.
         """
+        if shown.follows_refused_tools:
+            self._without_tools[shown.model] = None
+            while len(self._without_tools) > MOST:
+                self._without_tools.popitem(last=False)
         state = shown.conversation.state
         kept = state.kept if isinstance(state, KeptState) else None
         if kept is None or not isinstance(prompt_tokens, int) or prompt_tokens <= 0:
@@ -259,12 +301,31 @@ class Conversations:
         if not shown.is_kept_elsewhere:
             await self._save(shown.conversation.name)
 
-    async def after_refusal(self, shown: Shown, error: BaseException | str) -> Shown | None:
-        """Return a smaller view after the provider refused one as too long; None: it says something else."""
-        if not is_overflow(error):
+    async def after_refusal(
+        self, shown: Shown, error: BaseException | str, *, has_offered: bool | None = None
+    ) -> Shown | None:
+        """Return what to send once more after a refusal; None: it says something else, or did so before.
+
+        That is a smaller view where the request was too long, and one without our tools, of which it says
+        nothing, where a request with them was refused for tools.
+
+        Args:
+            shown: what was refused.
+            error: what the provider said.
+            has_offered: whether the request had tools of ours; None: as `shown` says.
+        """
+        one = shown.conversation
+        if is_overflow(error):
+            asked = replace(shown, refused=limit_in(error) or True)
+            return None if shown.refused else await self._show(asked, one.spoken)
+        has_offered = shown.offers_tools if has_offered is None else has_offered
+        if not has_offered or shown.follows_refused_tools or not refuses_tools(error):
             return None
-        one, limit = shown.conversation, limit_in(error) or True
-        return await self._show(shown.said, shown.system, one, shown.is_kept_elsewhere, one.spoken, limit)
+        asked = replace(shown, before=None, may_offer=False, follows_refused_tools=True)
+        if shown.before is None:  # it names no tools
+            return asked
+        asked.conversation = replace(shown.before, stats=one.stats)
+        return await self._show(asked, one.spoken)
 
     async def note(self, shown: Shown, key: str, value: Any) -> None:
         """Keep JSON-like data with the conversation of a request."""

@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, TypeVar
 
 try:
@@ -19,7 +20,7 @@ except ImportError as error:
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer, check_tools
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
 from context_compressor.memory.listed import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
@@ -60,6 +61,7 @@ class Compression(CustomLogger):
         counter: measures messages; offline tiktoken when None.
         states: where states are kept beyond this process: anything with `async get(key)` and
             `set(key, state)`.
+        tools: False: calls of tools are not LiteLLM's to answer.
         key: returns a conversation's key for a call's keyword arguments. None: its `litellm_session_id`, or
             `session_id` in its `metadata`; where there is neither, the first message names it.
         fields: any field of `CompressionConfig`.
@@ -78,9 +80,15 @@ class Compression(CustomLogger):
         counter: TokenCounter | None = None,
         states: States | None = None,
         key: KeyOf | None = None,
+        tools: bool = False,
         **fields: Any,
     ) -> None:
         super().__init__()
+        if check_tools(tools):
+            raise InvalidArgumentError(
+                "tools: LiteLLM runs no tools, so that none can be offered here; leave it out, and give your "
+                "agent those of a CompressedMemory"
+            )
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of keyword arguments, got {key!r:.200}")
         self._key = _session_of if key is None else key
@@ -143,7 +151,8 @@ class Compression(CustomLogger):
             return
         conversations, shown = call
         try:
-            smaller = await conversations.after_refusal(shown, exception)
+            # How often it is tried is for LiteLLM to say: each time it is smaller.
+            smaller = await conversations.after_refusal(replace(shown, refused=False), exception)
         except Exception as error:  # the refusal is what the caller is to read
             logger.warning("no smaller view after a refusal: %s: %s", type(error).__name__, error)
             return

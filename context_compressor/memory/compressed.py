@@ -511,9 +511,9 @@ class CompressedMemory(MemoryBase):
         as_form(form)
         return OffloadTools(self, wire=form)
 
-    def offer_tools(self) -> None:
-        """Note that the agent has the read-back tools: stand-ins that are made from now on name them."""
-        self._tracker.offer_tools()
+    def offer_tools(self, are_offered: bool = True) -> None:
+        """Note whether the agent has the read-back tools: stand-ins that are made from now on name them."""
+        self._tracker.offer_tools(are_offered)
 
     @property
     def budget_tokens(self) -> int:

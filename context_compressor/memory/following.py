@@ -383,9 +383,9 @@ class HistoryFollower(ViewMaker):
         self.state.budget = budget  # the provider counts as before
         self.state.ledger.unwanted = unwanted
 
-    def offer_tools(self) -> None:
-        """Let stand-ins that are made from now on name the read-back tools."""
-        self._names_tools = self.state.names_tools = True
+    def offer_tools(self, are_offered: bool = True) -> None:
+        """Let stand-ins that are made from now on name the read-back tools, or not."""
+        self._names_tools = self.state.names_tools = are_offered
 
     def _empty_state(self) -> MemoryState:
         state = MemoryState(self._config, self._counter)

@@ -164,10 +164,12 @@ async def compress(
     system: str | Sequence[Mapping[str, Any]] | None,
     prompt_tokens: int | None = None,
     refused: bool | int = False,
+    names_tools: bool | None = None,
 ) -> CompressionResult:
     """Return what `acompress_messages` does, unaltered messages being the list's own objects.
 
-    `refused` may be the number of tokens that the provider takes.
+    `refused` may be the number of tokens that the provider takes. `names_tools`: whether stand-ins that are
+    made now name the read-back tools; None: as the state says.
     """
     call = _inline(call)
     shape, store = call.form, call.store
@@ -182,6 +184,8 @@ async def compress(
         kept.listed += synced
         await kept.memory._add(new)
     memory = kept.memory
+    if names_tools is not None:
+        memory.offer_tools(names_tools)
     memory._runner.start_counting(on_event)
     memory._tracker.state.shown.set_system(text + shape.beside(listed))
     if prompt_tokens is not None:

@@ -21,6 +21,9 @@ SHORT_GUIDE = f"{SEARCH_TOOL}(query) and {READ_TOOL}(ref) bring it back"
 TOOL_NAMES = frozenset({READ_TOOL, GREP_TOOL, LOAD_TOOL, SEARCH_TOOL, COMPRESS_TOOL})
 """What they answer with stands in the history already, or is of no use later."""
 
+MOST_TOOLS = 128
+"""So many a request may offer at OpenAI: where ours would make more, they are left out."""
+
 
 def is_own_tool(name: str | None) -> bool:
     """Tell whether a tool is one of these by its name, before which frameworks put prefixes of their own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +40,26 @@ def is_overflow(error: BaseException | str) -> bool:
     """
     fault = _checked(error)
     return fault is not None and says_overflow(fault.status or 200, fault.code, fault.text)
+
+
+def refuses_tools(error: BaseException | str) -> bool:
+    """Tell whether an error is one of a request itself, and speaks of tools.
+
+    A provider says so in its own words, and so does an SDK that has no such field: by the word in the text,
+    in the field that is named or in the code. A class without tools raises `NotImplementedError`.
+    """
+    fault = _checked(error)
+    if fault is None:
+        return False
+    is_of_request = fault.kind == "unreadable" or fault.status in _OF_REQUEST
+    said = (fault.text, fault.param or "", fault.code or "")
+    return is_of_request and (isinstance(error, NotImplementedError) or any(map(_TOOLS.search, said)))
+
+
+_OF_REQUEST = frozenset({200, 400, 404, 405, 406, 413, 415, 422, 501})
+"""Not who asks, how often, or how the provider is: what is asked for. 200: an error within a stream."""
+_TOOLS = re.compile(r"(?<![a-z])(?i:tool|function)s?(?![a-z])")
+"""The word in prose, in `tool_choice` and in `functionDeclarations`."""
 
 
 def limit_in(error: BaseException | str) -> int | None:

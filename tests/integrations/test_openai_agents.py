@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextvars
 import inspect
 import json
 import re
@@ -341,10 +342,13 @@ async def test_tools_outside_of_their_conversation_say_so(place: Workplace) -> N
     worker = Worker(8)
     async with ModelServer(worker, window_tokens=2 * WINDOW) as server, model_of(server) as model:
         agent = Agent("A", model=model, tools=[*tools_of(place), *c.tools])
-        await whole(agent, REQUEST, run_config=with_views(c))
-        server.script(answer(None, [("grep_offloaded", {"pattern": "host"})]), answer("Done."))
-        result = await whole(agent, "And this?")
-    assert "not at hand yet" in outputs(result.to_input_list())[0]
+        first = await whole(agent, REQUEST, run_config=with_views(c))
+        server.script(answer("Done."), answer(None, [("grep_offloaded", {"pattern": "host"})]))
+        await whole(agent, "And this?")
+        assert not [one for one in server.requests[-1].tools if one["name"] == "grep_offloaded"]
+        again = whole(agent, [*first.to_input_list(), {"role": "user", "content": "Well?"}])
+        result = await asyncio.create_task(again, context=contextvars.Context())
+    assert "not at hand yet" in outputs(result.to_input_list())[-1]
 
 
 async def test_stand_ins_name_tools_that_the_agent_has(place: Workplace) -> None:

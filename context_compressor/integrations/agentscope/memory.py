@@ -28,9 +28,12 @@ from context_compressor.integrations.agentscope.messages import from_agentscope,
 from context_compressor.integrations.agentscope.model import (
     AgentScopeSummarizer,
     AModel,
+    claim,
     counted,
+    has_room,
     register_offload_tools,
 )
+from context_compressor.integrations.asked import check_tools
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.handover import Receiver
@@ -95,7 +98,8 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         counter: measures messages; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`.
         hand_over: a long-term memory that takes what left the view; see `CompressedMemory`.
-        toolkit: an agent's toolkit, which gets the read-back tools, as by `register_offload_tools`.
+        toolkit: an agent's toolkit, which gets the read-back tools once something has left the view.
+        tools: False: it does not get them.
         fields: any other field of `CompressionConfig`; None is a value there.
 
     Raises:
@@ -123,6 +127,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         on_event: EventHook | None = None,
         hand_over: Receiver | None = None,
         toolkit: Toolkit | None = None,
+        tools: bool = True,
         **fields: Any,
     ) -> None:
         super().__init__()
@@ -159,8 +164,10 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         self.compressed = self._make_compressed(store=store)
         self._replaced: list[CompressedMemory] = []
         self._shown: dict[int, tuple[Msg, AgentScopeMsg]] = {}
-        if toolkit is not None:
-            register_offload_tools(toolkit, self)
+        self._names_tools: bool | None = None
+        self._toolkit = toolkit if check_tools(tools) else None
+        if self._toolkit is not None:
+            claim(self._toolkit)
 
     # AgentScope's contract
 
@@ -207,13 +214,25 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         Raises:
             ContextOverflowError: what may not leave exceeds the budget.
         """
+        if self._toolkit is not None:
+            self._names_tools = has_room(self._toolkit)
+        if self._names_tools is not None:
+            self.compressed.offer_tools(self._names_tools)
         view = await self.compressed.get_memory(mark, exclude_mark, prepend_summary, **kwargs)
+        self._register_tools()
         if mark is not None:
             return [_as_sent(msg) for msg in view]
         # The view keeps its messages as long as it shows them, so each becomes AgentScope's once.
         shown = {id(msg): self._shown.get(id(msg)) or (msg, _as_sent(msg)) for msg in view}
         self._shown = shown
         return [shown[id(msg)][1] for msg in view]
+
+    def _register_tools(self) -> None:
+        """Give the agent its tools once something has left the view: it asks for these after its memory."""
+        stats = self.compressed.stats()
+        if self._toolkit is not None and (stats.offloaded or stats.segments) and has_room(self._toolkit):
+            register_offload_tools(self._toolkit, self)
+            self._toolkit = None
 
     # State
 
@@ -315,6 +334,11 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         await self.close()
 
     # What the read-back tools need
+
+    def offer_tools(self) -> None:
+        """Note that the agent has the read-back tools: stand-ins that are made from now on name them."""
+        self._names_tools = True
+        self.compressed.offer_tools()
 
     @property
     def counter(self) -> TokenCounter:

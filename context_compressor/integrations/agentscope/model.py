@@ -15,6 +15,7 @@ from agentscope.tool import Toolkit, ToolResponse
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.chat import from_openai
+from context_compressor.offload.guide import MOST_TOOLS, TOOL_NAMES
 from context_compressor.summarizers.faults import Fault, fault_of, is_overflow, limit_in
 from context_compressor.summarizers.provider import Answer, ProviderSummarizer, as_answer
 from context_compressor.tools.source import OffloadSource
@@ -183,6 +184,34 @@ def counted(model: AModel, memory: Callable[[], Counting]) -> AModel:
 
 _RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})
 """What a `ToolResponse` may hold."""
+
+
+_CLAIMED = "_context_compressor"
+"""Where a toolkit says that it is to get the tools."""
+
+
+def _names_taken(toolkit: Toolkit) -> list[str]:
+    return sorted(TOOL_NAMES & set(toolkit.tools))
+
+
+def claim(toolkit: Toolkit) -> None:
+    """Note that a toolkit is to get a memory's tools.
+
+    Raises:
+        ValueError: it has tools of these names already, or another memory's.
+    """
+    if taken := _names_taken(toolkit):
+        raise ValueError(
+            f"toolkit: there is a tool {taken[0]} in it already; give that another name, or tools=False"
+        )
+    if getattr(toolkit, _CLAIMED, False):
+        raise ValueError("toolkit: it has a memory's tools already; give each memory a toolkit of its own")
+    setattr(toolkit, _CLAIMED, True)
+
+
+def has_room(toolkit: Toolkit) -> bool:
+    """Tell whether a toolkit can take our tools: it has none of their names, and not too many others."""
+    return len(toolkit.get_json_schemas()) + len(TOOL_NAMES) <= MOST_TOOLS and not _names_taken(toolkit)
 
 
 def register_offload_tools(

@@ -31,7 +31,7 @@ except ImportError as error:
 
 from context_compressor.compression.config import as_config
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, Shown
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import new_id
@@ -77,6 +77,7 @@ class Compression(MiddlewareBase):
         summarizer: who writes summaries: a summariser, or an AgentScope chat model. None: extractive.
         on_event: receives every `CompressionEvent`; each is logged as well.
         counter: measures messages; offline tiktoken when None.
+        tools: whether agents get the read-back tools; requests offer them once something has left the view.
         fields: any field of `CompressionConfig`, such as `max_total_tokens`.
 
     Raises:
@@ -91,6 +92,7 @@ class Compression(MiddlewareBase):
         summarizer: Summarizer | ChatModelBase | None = None,
         on_event: EventHook | None = None,
         counter: TokenCounter | None = None,
+        tools: bool = True,
         **fields: Any,
     ) -> None:
         as_config(None, fields)  # names what is no field, before it could be one of `Conversations`
@@ -99,9 +101,10 @@ class Compression(MiddlewareBase):
             summarizer=as_summarizer(summarizer, ChatModelBase, _asked),
             on_event=on_event,
             counter=counter,
+            with_tools=check_tools(tools),
             **fields,
         )
-        functions = [schema["function"] for schema in SCHEMAS]
+        functions = [schema["function"] for schema in SCHEMAS if tools]
         self._tools = [self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL]
         self._sessions: dict[int, _Session] = {}
 
@@ -146,33 +149,51 @@ class Compression(MiddlewareBase):
     async def on_model_call(
         self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[Answer]]
     ) -> Answer:
-        """Call the model with a view; once more with a smaller one where it is refused as too long."""
-        state, messages = agent.state, input_kwargs["messages"]
+        """Call the model with a view; once more, smaller or without our tools, where that is refused."""
+        state, messages, model = agent.state, input_kwargs["messages"], input_kwargs["current_model"]
         request = Request(messages, _summary_in(messages, state))
         session, saved = self._session_of(state), await self._saved(state)
-        shown = await self._conversations.view(request.chats, key=session.name, state=saved)
+        tools = input_kwargs.get("tools") or []
+        others = [schema for schema in tools if not await self._is_own(schema, agent)]
+        shown = await self._conversations.view(
+            request.chats,
+            key=session.name,
+            state=saved,
+            with_tools=len(others) < len(tools),
+            tools_beside=len(others),
+            model=name_of(model),
+        )
 
         async def call(shown: Shown) -> Answer:
             session.shown = shown
             await self._save(state, shown)
-            return await next_handler(**{**input_kwargs, "messages": request.messages_of(shown.messages)})
+            sent = {"messages": request.messages_of(shown.messages)}
+            if len(others) < len(tools) and not shown.offers_tools:
+                sent["tools"] = others
+            return await next_handler(**{**input_kwargs, **sent})
 
-        try:
-            answer = await call(shown)
-        except Exception as error:
-            smaller = await self._conversations.after_refusal(shown, error)
-            await self._save(state, shown)
-            if smaller is None:
-                raise
-            shown = smaller
-            answer = await call(shown)
-        model = input_kwargs["current_model"]
+        while True:
+            try:
+                answer = await call(shown)
+                break
+            except Exception as error:
+                mended = await self._conversations.after_refusal(shown, error)
+                await self._save(state, shown)
+                if mended is None:
+                    raise
+                shown = mended
         if isinstance(answer, AsyncGenerator):
             return self._counted(answer, model, state, shown)
         await self._note_usage(answer, model, state, shown)
         return answer
 
     # What these are made of
+
+    async def _is_own(self, schema: Mapping[str, Any], agent: Agent) -> bool:
+        """Tell whether a tool of a request is one of ours: the agent may have others of these names."""
+        name = (schema.get("function") or {}).get("name")
+        own = next((tool for tool in self._tools if tool.name == name), None)
+        return own is not None and await agent.toolkit.get_tool(own.name) is own
 
     def _session_of(self, state: AgentState) -> _Session:
         place, sessions = id(state), self._sessions

@@ -320,8 +320,8 @@ class ChatReader:
             self._usage,
         )
 
-    def go_on(self) -> None:
-        self.has_begun = False
+    def go_on(self, names: Collection[str]) -> None:
+        self.has_begun, self._names = False, names
         self._spent = summed(self._spent, self._usage)
         self._begin()
 

@@ -224,8 +224,8 @@ class GenerationReader:
         calls = [one.call for _, one in sorted(self._calls.items())]
         return _heard(self._said, calls, self._reason, self._usage)
 
-    def go_on(self) -> None:
-        self.has_begun = False
+    def go_on(self, names: Collection[str]) -> None:
+        self.has_begun, self._names = False, names
         self._spent = self._usage if self._spent is None else _summed(self._spent, self._usage)
         for key, text in self._said.items():
             self._before[key] = "\n\n".join(filter(None, [self._before.get(key), text]))

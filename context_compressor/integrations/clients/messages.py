@@ -256,8 +256,8 @@ class MessagesReader:
         content = [block for _, block in sorted(self._blocks.items())]
         return _heard(content, self._reason, self._usage)
 
-    def go_on(self) -> None:
-        self.has_begun = False
+    def go_on(self, names: Collection[str]) -> None:
+        self.has_begun, self._names = False, names
         self._spent = summed(self._spent, self._usage)
         self._begin()
 

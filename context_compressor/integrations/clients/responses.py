@@ -315,8 +315,8 @@ class ResponsesReader:
             return Heard([], [], is_whole=False)
         return _heard(self._last, self._last.output or self._items)
 
-    def go_on(self) -> None:
-        self.has_begun = False
+    def go_on(self, names: Collection[str]) -> None:
+        self.has_begun, self._names = False, names
         self._spent = summed(self._spent, getattr(self._last, "usage", None))
         self._is_changed = True
         self._begin()

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from context_compressor.errors import InvalidArgumentError, LoopError
+from context_compressor.integrations.asked import check_tools
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -55,12 +56,10 @@ class Compression:
     """
 
     def __init__(self, wire: Wire, *, tools: bool = True, key: KeyOf | None = None, **options: Any) -> None:
-        if not isinstance(tools, bool):
-            raise InvalidArgumentError(f"tools: expected True or False, got {tools!r}")
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of the request, got {type(key).__name__}")
         self.wire = wire
-        self.tools = tools
+        self.tools = check_tools(tools)
         self.key = key
         self.conversations = Conversations(wire.form, with_tools=tools, **options)
         self.last_used = 0
@@ -111,7 +110,6 @@ class Talk:
         self._shown: Shown | None = None
         """What the next request is made of, or the last one was."""
         self._is_next = False
-        self._was_refused = False
         self._inside: list[Dict] = []
         """What was answered inside."""
         self._rounds = 0
@@ -129,17 +127,22 @@ class Talk:
             self._key, self._has_key = await key_of(self._compression.key, self._seen), True
         if self._shown is None or not self._is_next:
             self._shown = await self._conversations.view(
-                self._said, key=self._key, system=self.wire.system(self._request), fill=self._fill
+                self._said,
+                key=self._key,
+                system=self.wire.system(self._request),
+                with_tools=self._compression.tools and self.opens and self.wire.takes_tools(self._request),
+                tools_beside=len(self._request.get("tools") or ()),
+                model=str(self._request.get("model")),
+                fill=self._fill,
             )
         self._is_next = False
-        schemas = self._offer()
+        schemas = self._offer(self._shown)
         is_last = self._rounds >= MOST_ROUNDS
         return self.wire.request(self._request, self._shown.messages, schemas, is_last)
 
-    def _offer(self) -> list[Any]:
-        if not (self._compression.tools and self.opens and self.wire.takes_tools(self._request)):
-            return []
-        self.names = TOOL_NAMES - {COMPRESS_TOOL} - self.wire.named(self._request)
+    def _offer(self, shown: Shown) -> list[Any]:
+        ours = TOOL_NAMES - {COMPRESS_TOOL} - self.wire.named(self._request)
+        self.names = ours if shown.offers_tools else frozenset()
         return [one for one in schemas_in(self.wire.form) if _name_of(one) in self.names]
 
     def _fill(self, said: list[Any], notes: Dict) -> list[Any]:
@@ -155,20 +158,17 @@ class Talk:
             filled = self.wire.put_back(filled, at, beside)
         return [*filled, *self._inside]
 
-    async def is_smaller(self, error: BaseException | str) -> bool:
-        """Tell whether a refused request is to be sent once more, smaller."""
-        if self._shown is None or self._was_refused:
+    async def is_mended(self, error: BaseException | str) -> bool:
+        """Tell whether a refused request is to be sent once more, smaller or without our tools."""
+        mended = None if self._shown is None else await self._conversations.after_refusal(self._shown, error)
+        if mended is None:
             return False
-        smaller = await self._conversations.after_refusal(self._shown, error)
-        if smaller is None:
-            return False
-        self._shown, self._is_next, self._was_refused = smaller, True, True
+        self._shown, self._is_next = mended, True
         return True
 
     async def take(self, heard: Heard, *, was_streamed: bool = False) -> bool:
         """Take note of a reply; tell whether it is to be asked again, since it called only ours."""
         assert self._shown is not None
-        self._was_refused = False
         try:
             await self._conversations.record_usage(self._shown, heard.prompt_tokens)
         except Exception:
@@ -257,7 +257,7 @@ class Sender:
     is_blocking: bool
 
     async def open(self, talk: Talk) -> Any:
-        """Send what is to be sent now, once more where that is refused as too long; return the reply."""
+        """Send what is to be sent now, mended where it is refused; return the reply."""
         while True:
             request = await self.own(talk.request())
             try:
@@ -265,11 +265,11 @@ class Sender:
                 if not self.is_blocking:
                     reply = await reply
             except Exception as error:
-                if not await self.own(talk.is_smaller(error)):
+                if not await self.own(talk.is_mended(error)):
                     raise
                 continue
             refusal = talk.wire.refusal(reply)
-            if refusal is None or not await self.own(talk.is_smaller(refusal)):
+            if refusal is None or not await self.own(talk.is_mended(refusal)):
                 return reply
 
     async def ask(self, talk: Talk) -> Any:
@@ -301,11 +301,11 @@ class Sender:
                     for one in reader.feed(event):
                         yield one
             except Exception as error:
-                if reader.has_begun or not await self.own(talk.is_smaller(error)):
+                if reader.has_begun or not await self.own(talk.is_mended(error)):
                     raise
                 refused = error
             else:
-                if refused is not None and not await self.own(talk.is_smaller(refused)):
+                if refused is not None and not await self.own(talk.is_mended(refused)):
                     for one in reader.feed(event):
                         yield one
                     break
@@ -313,8 +313,8 @@ class Sender:
                     break
             finally:
                 await self.close(stream)
-            reader.go_on()
             stream = await self.open(talk)
+            reader.go_on(talk.names)
             if opened is not None:
                 opened(stream)
         for one in reader.end():

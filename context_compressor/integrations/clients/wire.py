@@ -80,8 +80,8 @@ class Reader(Protocol):
         """Return what the stream said that ended now."""
         ...
 
-    def go_on(self) -> None:
-        """Prepare for another stream in the place of what ended the last one."""
+    def go_on(self, names: Collection[str]) -> None:
+        """Prepare for another stream, which may call these, in the place of what ended the last one."""
         ...
 
     def end(self) -> list[Any]:

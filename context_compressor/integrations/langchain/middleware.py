@@ -20,7 +20,7 @@ from langgraph.config import get_config
 from langgraph.types import Command
 
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import as_summarizer
+from context_compressor.integrations.asked import as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, Shown, States
 from context_compressor.integrations.langchain.messages import FORM, Wire, Wires, to_messages
 from context_compressor.integrations.langchain.model import asked_model, named_model
@@ -58,7 +58,9 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         on_event: receives every event; each is logged as well.
         counter: measures messages; offline tiktoken when None.
         states: where ledgers are kept instead of the graph's state: for agents without a checkpointer.
-        with_tools: whether the agent gets the tools to read back what left its view.
+        tools: whether the agent gets the tools to read back what left its view; requests offer them once
+            something has.
+        with_tools: the same, as it was called before.
         fields: any field of `CompressionConfig`, such as `max_total_tokens`.
 
     Raises:
@@ -76,10 +78,12 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         on_event: EventHook | None = None,
         counter: TokenCounter | None = None,
         states: States | None = None,
+        tools: bool = True,
         with_tools: bool = True,
         **fields: Any,
     ) -> None:
         super().__init__()
+        has_tools = check_tools(tools) and with_tools
         self._conversations = Conversations(
             FORM,
             store=store,
@@ -87,29 +91,31 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
             on_event=on_event,
             counter=counter,
             states=states,
-            with_tools=with_tools,
+            with_tools=has_tools,
             with_words=states is not None,
             **fields,
         )
         self._is_kept_in_states = states is not None
         self._wires = Wires()
-        self.tools = ReadBack(self._reading).tools if with_tools else []
+        self.tools = ReadBack(self._reading).tools if has_tools else []
 
     # Around a model call
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Call the model with a view; once more with a smaller one where it refuses that as too long."""
+        """Call the model with a view; once more, smaller or without our tools, where it refuses that."""
         sent = run_blocking(self._view(request))
-        try:
-            response = handler(sent.request)
-        except Exception as error:
-            smaller = run_blocking(self._after_refusal(request, sent, error))
-            if smaller is None:
-                raise
-            sent, response = smaller, handler(smaller.request)
-        return run_blocking(self._closed(sent, response))
+        while True:
+            try:
+                response = handler(sent.request)
+            except Exception as error:
+                mended = run_blocking(self._after_refusal(request, sent, error))
+                if mended is None:
+                    raise
+                sent = mended
+            else:
+                return run_blocking(self._closed(sent, response))
 
     async def awrap_model_call(
         self,
@@ -118,26 +124,43 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do what `wrap_model_call` does, with asyncio."""
         sent = await self._view(request)
-        try:
-            response = await handler(sent.request)
-        except Exception as error:
-            smaller = await self._after_refusal(request, sent, error)
-            if smaller is None:
-                raise
-            sent, response = smaller, await handler(smaller.request)
-        return await self._closed(sent, response)
+        while True:
+            try:
+                response = await handler(sent.request)
+            except Exception as error:
+                mended = await self._after_refusal(request, sent, error)
+                if mended is None:
+                    raise
+                sent = mended
+            else:
+                return await self._closed(sent, response)
 
     async def _view(self, request: ModelRequest[Any]) -> _Sent:
         wires = self._wires.of(request.messages)
         system = None if request.system_message is None else str(request.system_message.text)
+        others = self._others(request)
         shown = await self._conversations.view(
-            wires, system=system, **self._place(request.state, _configurable())
+            wires,
+            system=system,
+            with_tools=len(others) < len(request.tools),
+            tools_beside=len(others),
+            model=name_of(request.model),
+            **self._place(request.state, _configurable()),
         )
-        return _to_send(request, wires, shown)
+        return self._to_send(request, wires, shown)
+
+    def _others(self, request: ModelRequest[Any]) -> list[Any]:
+        """Return the tools of a request that are not ours."""
+        return [tool for tool in request.tools if not any(tool is own for own in self.tools)]
+
+    def _to_send(self, request: ModelRequest[Any], wires: list[Wire], shown: Shown) -> _Sent:
+        messages = to_messages(shown.messages, shown.conversation.spoken, request.messages, wires)
+        tools = request.tools if shown.offers_tools else self._others(request)
+        return _Sent(request.override(messages=messages, tools=tools), wires, shown)
 
     async def _after_refusal(self, request: ModelRequest[Any], sent: _Sent, error: Exception) -> _Sent | None:
-        smaller = await self._conversations.after_refusal(sent.shown, error)
-        return None if smaller is None else _to_send(request, sent.wires, smaller)
+        mended = await self._conversations.after_refusal(sent.shown, error)
+        return None if mended is None else self._to_send(request, sent.wires, mended)
 
     async def _closed(
         self, sent: _Sent, response: ModelResponse[Any]
@@ -145,8 +168,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         """Return the answer, and with it the ledger for the graph's state."""
         answer = next((one for one in response.result if isinstance(one, AIMessage)), None)
         usage = None if answer is None else answer.usage_metadata
-        if usage is not None:
-            await self._conversations.record_usage(sent.shown, usage.get("input_tokens"))
+        await self._conversations.record_usage(sent.shown, usage and usage.get("input_tokens"))
         if self._is_kept_in_states:
             return response
         return ExtendedModelResponse(response, Command(update={KEY: sent.shown.state}))
@@ -191,11 +213,6 @@ class _Sent(NamedTuple):
     request: ModelRequest[Any]
     wires: list[Wire]
     shown: Shown
-
-
-def _to_send(request: ModelRequest[Any], wires: list[Wire], shown: Shown) -> _Sent:
-    messages = to_messages(shown.messages, shown.conversation.spoken, request.messages, wires)
-    return _Sent(request.override(messages=messages), wires, shown)
 
 
 def _configurable() -> Mapping[str, Any]:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from agents import FunctionTool, Model
+from agents import FunctionTool, Model, RunContextWrapper
 from agents.memory import Session
 from agents.models.multi_provider import MultiProvider
 from agents.run_config import CallModelData, ModelInputData
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import as_summarizer
-from context_compressor.integrations.conversations import Conversations, KeyOf, States, key_of
+from context_compressor.integrations.asked import as_summarizer, check_tools
+from context_compressor.integrations.conversations import (
+    MOST_TOOLS_BESIDE,
+    Conversations,
+    KeyOf,
+    States,
+    key_of,
+)
 from context_compressor.integrations.openai_agents.model import CompressedModel, asked_model
 from context_compressor.integrations.openai_agents.session import CompressedSession, whole
-from context_compressor.integrations.openai_agents.tools import has_tools, read_back_tools
-from context_compressor.integrations.openai_agents.turns import Turn, enter
+from context_compressor.integrations.openai_agents.tools import others_of, read_back_tools
+from context_compressor.integrations.openai_agents.turns import Turn, current, enter
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.wire import get
 from context_compressor.offload.store import OffloadStore
@@ -43,6 +49,7 @@ class Compression:
         states: where states are kept beyond this process: anything with `async get(key)`
             and `set(key, state)`.
         key: returns a conversation's key for a request's `CallModelData`; None: its first message names it.
+        tools: whether `tools` has any; those that it has are enabled once something has left the view.
         fields: any field of `CompressionConfig`.
 
     Raises:
@@ -59,6 +66,7 @@ class Compression:
         counter: TokenCounter | None = None,
         states: States | None = None,
         key: KeyOf | None = None,
+        tools: bool = True,
         **fields: Any,
     ) -> None:
         if key is not None and not callable(key):
@@ -74,7 +82,7 @@ class Compression:
             with_tools=False,  # asked of each request's agent
             **fields,
         )
-        self._tools = read_back_tools(self)
+        self._tools = read_back_tools(self, self._is_enabled) if check_tools(tools) else []
         self._has_told = False
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
@@ -93,15 +101,41 @@ class Compression:
             whole(self, given.input),
             key=await key_of(self._key, data),
             system=given.instructions,
-            with_tools=has_tools(data.agent),
+            with_tools=self._are_known_enabled(data.agent, given.input),
         )
         enter(Turn(self, data.agent, self._conversations, shown))
         return ModelInputData(input=list(shown.messages), instructions=given.instructions)
 
     @property
     def tools(self) -> list[FunctionTool]:
-        """The tools by which an agent finds and reads what left its view: `Agent(tools=[..., *c.tools])`."""
+        """The tools by which an agent finds and reads what left its view: `Agent(tools=[..., *c.tools])`.
+
+        They are enabled from the turn on that follows the first event.
+        """
         return list(self._tools)
+
+    def _are_known_enabled(self, agent: Any, items: list[Any]) -> bool:
+        """Tell whether the turn before says that an agent's tools are enabled: then stand-ins may name them.
+
+        The SDK asks for tools before it asks for a view.
+        """
+        turn = current(self)
+        return self._has_room(agent) and turn is not None and turn.is_of(agent, items) and turn.has_left
+
+    def _has_room(self, agent: Any) -> bool:
+        """Tell whether an agent has our tools, and not too many others."""
+        tools = getattr(agent, "tools", ())
+        return len(others := others_of(tools)) < len(tools) and len(others) <= MOST_TOOLS_BESIDE
+
+    async def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool:
+        """Tell whether something has left the view of a run: by its last turn, or what it begins with."""
+        if self._are_known_enabled(agent, context.turn_input):
+            return True
+        if not self._has_room(agent):
+            return False
+        items = whole(self, context.turn_input)
+        data = CallModelData(ModelInputData(items, None), agent, context.context)
+        return await self._conversations.has_left(items, key=await key_of(self._key, data))
 
     def model(self, model: Model | str | None = None) -> CompressedModel:
         """Return a model, wrapped: it learns from usage, and answers a refusal as too long by a smaller view.

@@ -1,9 +1,10 @@
-"""A model of the SDK's with what a filter cannot do: learn from usage, and ask once more after a refusal."""
+"""A model of the SDK's with what a filter cannot do: learn from usage, and ask again after a refusal."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from agents import Model, ModelResponse, ModelSettings, ModelTracing
@@ -11,22 +12,25 @@ from agents.items import ItemHelpers, TResponseInputItem, TResponseStreamEvent
 from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
 from openai.types.responses import ResponseOutputMessage
 
-from context_compressor.integrations.asked import AskedModel, Said
+from context_compressor.integrations.asked import AskedModel, Said, name_of
 from context_compressor.integrations.conversations import Conversations
+from context_compressor.integrations.openai_agents.tools import others_of
 from context_compressor.integrations.openai_agents.turns import Turn, current
 
 Items = list[TResponseInputItem]
 
 _BEGINNING = frozenset({"response.created", "response.in_progress", "response.queued"})
 """Events after which a stream may begin once more, as the SDK's own retries have it."""
+_TOOLS = 1
+"""Where a request's tools stand behind its items, given by position."""
 _FAILED = frozenset({"response.failed", "error", "response.error"})
 
 
 class CompressedModel(Model):
-    """Wrap a model: the adapter learns what the provider counts, and a refusal as too long is answered.
+    """Wrap a model: the adapter learns what the provider counts, and refusals are answered.
 
-    After such a refusal the request is sent once more with a smaller view. Requests that the adapter's filter
-    made no view for pass as they are.
+    A request that is refused as too long is sent once more with a smaller view, one that is refused for our
+    tools without these. Requests that the adapter's filter made no view for pass as they are.
 
     Args:
         owner: the adapter.
@@ -55,72 +59,59 @@ class CompressedModel(Model):
     async def get_response(
         self, system_instructions: str | None, input: str | Items, *args: Any, **kwargs: Any
     ) -> ModelResponse:
-        """Return the model's answer, to a smaller view if it must be."""
-        turn = self._turn(input, kwargs)
-        try:
-            response = await self.wrapped.get_response(system_instructions, input, *args, **kwargs)
-        except Exception as error:
-            smaller = await self._smaller(turn, error)
-            if smaller is None:
-                raise
-            response = await self.wrapped.get_response(system_instructions, smaller, *args, **kwargs)
-        await self._note_usage(turn, response.usage)
-        return response
+        """Return the model's answer, to a smaller view or without our tools if it must be."""
+        asked = self._asked(input, args, kwargs)
+        while True:
+            try:
+                response = await self.wrapped.get_response(
+                    system_instructions, asked.items, *asked.args, **asked.kwargs
+                )
+            except Exception as error:
+                if not await asked.is_mended(error):
+                    raise
+            else:
+                await asked.note_usage(response.usage)
+                return response
 
     async def stream_response(
         self, system_instructions: str | None, input: str | Items, *args: Any, **kwargs: Any
     ) -> AsyncIterator[TResponseStreamEvent]:
-        """Yield the model's events; where the stream has only begun, those to a smaller view may follow."""
-        turn = self._turn(input, kwargs)
-        smaller: Items | None = None
-        has_begun = False
-        try:
-            async with aclosing(
-                _closable(self.wrapped.stream_response(system_instructions, input, *args, **kwargs))
-            ) as events:
-                async for event in events:
-                    if event.type in _FAILED and not has_begun:
-                        smaller = await self._smaller(turn, _failure_of(event))
-                        if smaller is not None:
-                            break
-                    has_begun = has_begun or event.type not in _BEGINNING
-                    await self._note_end(turn, event)
-                    yield event
-        except Exception as error:
-            smaller = None if has_begun else await self._smaller(turn, error)
-            if smaller is None:
-                raise
-        if smaller is None:
-            return
-        async with aclosing(
-            _closable(self.wrapped.stream_response(system_instructions, smaller, *args, **kwargs))
-        ) as events:
-            async for event in events:
-                await self._note_end(turn, event)
-                yield event
+        """Yield the model's events; where a stream has only begun, those to a mended request may follow."""
+        asked, is_refused = self._asked(input, args, kwargs), True
+        while is_refused:
+            is_refused = has_begun = False
+            stream = self.wrapped.stream_response(
+                system_instructions, asked.items, *asked.args, **asked.kwargs
+            )
+            try:
+                async with aclosing(_closable(stream)) as events:
+                    async for event in events:
+                        if event.type in _FAILED and not has_begun:
+                            is_refused = await asked.is_mended(_failure_of(event))
+                            if is_refused:
+                                break
+                        has_begun = has_begun or event.type not in _BEGINNING
+                        if event.type == "response.completed":
+                            await asked.note_usage(event.response.usage)
+                        yield event
+            except Exception as error:
+                is_refused = not has_begun and await asked.is_mended(error)
+                if not is_refused:
+                    raise
 
-    def _turn(self, items: str | Items, request: dict[str, Any]) -> Turn | None:
-        if request.get("previous_response_id") or request.get("conversation_id"):
+    def _asked(self, items: str | Items, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
+        turn = None
+        if kwargs.get("previous_response_id") or kwargs.get("conversation_id"):
             self._tell_of_server_history()
-            return None
-        turn = current(self._owner)
-        return turn if turn is not None and turn.sent(items) else None
-
-    async def _smaller(self, turn: Turn | None, error: BaseException | str) -> Items | None:
-        """Return a smaller view after a refusal; None: it says something else, or there was no view."""
-        shown = None if turn is None else await self._conversations.after_refusal(turn.shown, error)
-        if turn is None or shown is None:
-            return None
-        turn.shown = shown
-        return shown.messages
-
-    async def _note_usage(self, turn: Turn | None, usage: Any) -> None:
-        if turn is not None:
-            await self._conversations.record_usage(turn.shown, getattr(usage, "input_tokens", None))
-
-    async def _note_end(self, turn: Turn | None, event: Any) -> None:
-        if event.type == "response.completed":
-            await self._note_usage(turn, event.response.usage)
+        else:
+            turn = current(self._owner)
+        asked = _Asked(self._conversations, items, args, kwargs)
+        if turn is not None and turn.sent(items):
+            asked.turn = turn
+            turn.shown.model = name_of(self.wrapped)
+            if not self._conversations.offers_tools_to(turn.shown.model):
+                asked.leave_out_tools()
+        return asked
 
     # The rest is the wrapped model's
 
@@ -134,6 +125,52 @@ class CompressedModel(Model):
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
         """Return the wrapped model's advice."""
         return self.wrapped.get_retry_advice(request)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request as it is sent, until the model takes it."""
+
+    conversations: Conversations
+    items: str | Items
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    turn: Turn | None = None
+    """Whose view it is; None: it is none."""
+
+    async def is_mended(self, error: BaseException | str) -> bool:
+        """Tell whether a refused request is to be sent once more, smaller or without our tools."""
+        if self.turn is None:
+            return False
+        tools = self._tools()
+        shown = await self.conversations.after_refusal(
+            self.turn.shown, error, has_offered=len(others_of(tools)) < len(tools)
+        )
+        if shown is None:
+            return False
+        self.turn.shown, self.items = shown, shown.messages
+        if shown.follows_refused_tools:
+            self.leave_out_tools()
+        return True
+
+    def leave_out_tools(self) -> None:
+        """Leave our tools out, now and in the next turn."""
+        if self.turn is not None:
+            self.turn.is_without_tools = True
+        others = others_of(self._tools())
+        if "tools" in self.kwargs:
+            self.kwargs = {**self.kwargs, "tools": others}
+        else:
+            self.args = (*self.args[:_TOOLS], others, *self.args[_TOOLS + 1 :])
+
+    def _tools(self) -> list[Any]:
+        found = self.kwargs.get("tools", self.args[_TOOLS] if len(self.args) > _TOOLS else None)
+        return found or []
+
+    async def note_usage(self, usage: Any) -> None:
+        """Note that the request was taken, and what the provider counted."""
+        if self.turn is not None:
+            await self.conversations.record_usage(self.turn.shown, getattr(usage, "input_tokens", None))
 
 
 async def _closable(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from agents import FunctionTool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+from agents import (
+    AgentBase,
+    FunctionTool,
+    RunContextWrapper,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    ToolOutputText,
+)
 from agents.tool_context import ToolContext
 
 from context_compressor.integrations.openai_agents.turns import current
-from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS, TOOL_NAMES
+from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
 
 _NOT_HERE = (
     "This conversation's stored texts are not at hand yet, but are from the next turn on: call this tool "
@@ -19,18 +26,25 @@ _SHOWN = "{note} It stands beside this text; if nothing does, this model takes o
 _NOT_SHOWN = "{note} Media of this kind cannot be shown here. Do not retry."
 
 
-def read_back_tools(owner: object) -> list[FunctionTool]:
+IsEnabled = Callable[[RunContextWrapper[Any], AgentBase[Any]], Awaitable[bool]]
+
+
+def read_back_tools(owner: object, is_enabled: IsEnabled) -> list[FunctionTool]:
     """Return the tools of an adapter. Any run may call them; they know only what is of its conversation."""
     functions = [schema["function"] for schema in SCHEMAS]
-    return [_tool(owner, function) for function in functions if function["name"] != COMPRESS_TOOL]
+    return [_tool(owner, one, is_enabled) for one in functions if one["name"] != COMPRESS_TOOL]
 
 
-def has_tools(agent: Any) -> bool:
-    """Tell whether an agent has read-back tools."""
-    return any(getattr(tool, "name", None) in TOOL_NAMES for tool in getattr(agent, "tools", ()))
+def others_of(tools: Iterable[Any]) -> list[Any]:
+    """Return the tools that are not of an adapter."""
+    return [tool for tool in tools if not isinstance(tool, ReadBackTool)]
 
 
-def _tool(owner: object, function: Mapping[str, Any]) -> FunctionTool:
+class ReadBackTool(FunctionTool):
+    """A tool of an adapter's, which is known as such in any agent."""
+
+
+def _tool(owner: object, function: Mapping[str, Any], is_enabled: IsEnabled) -> FunctionTool:
     name = function["name"]
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
@@ -40,12 +54,13 @@ def _tool(owner: object, function: Mapping[str, Any]) -> FunctionTool:
         answer, attached = await turn.conversations.run_tool(turn.shown, name, arguments, "responses")
         return answer if attached is None else _as_output(attached["content"])
 
-    return FunctionTool(
+    return ReadBackTool(
         name=name,
         description=function["description"],
         params_json_schema=function["parameters"],
         on_invoke_tool=invoke,
         strict_json_schema=False,
+        is_enabled=is_enabled,
     )
 
 

@@ -19,7 +19,14 @@ class Turn:
     agent: object
     conversations: Conversations
     shown: Shown
-    """The newest view: a smaller one follows a refusal."""
+    """The newest view: another one follows a refusal."""
+    is_without_tools: bool = False
+    """Whether it went to a model that refuses ours."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the next turn can offer the read-back tools."""
+        return self.shown.conversation.has_left and not self.is_without_tools
 
     def sent(self, items: Any) -> bool:
         """Tell whether a request's items are this view's, which the SDK hands on as they are."""

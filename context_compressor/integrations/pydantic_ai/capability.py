@@ -15,11 +15,12 @@ from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.models import Model, ModelRequestContext, infer_model
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
 from context_compressor.integrations.pydantic_ai.contents import content_of
 from context_compressor.integrations.pydantic_ai.messages import Chats
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _GENERATED = 7
 """The version of the UUIDs that Pydantic AI gives conversations to which the caller gave no id."""
+_OURS = "context_compressor"
+"""Key in the metadata of our tools, by which they are known under any name."""
 
 
 class Compression(AbstractCapability[Any]):
@@ -51,6 +54,8 @@ class Compression(AbstractCapability[Any]):
             view: anything with async `get(key)` and `set(key, state)`.
         key: names a run's conversation, given its `RunContext`; None: its `conversation_id` where the caller
             or the history has one, else what the messages begin with.
+        tools: whether the agent gets the tools to read back what left its view; requests offer them once
+            something has.
         fields: any field of `CompressionConfig`.
 
     Raises:
@@ -67,6 +72,7 @@ class Compression(AbstractCapability[Any]):
         counter: TokenCounter | None = None,
         states: States | None = None,
         key: KeyOf | None = None,
+        tools: bool = True,
         **fields: Any,
     ) -> None:
         if key is not None and not callable(key):
@@ -75,7 +81,9 @@ class Compression(AbstractCapability[Any]):
                 "to name one conversation, pass conversation_id= to the run"
             )
         self._key = key
+        self._tools = check_tools(tools)
         self._conversations = Conversations(
+            with_tools=tools,
             store=store,
             summarizer=as_summarizer(_as_model(summarizer), Model, _asked),
             on_event=on_event,
@@ -86,12 +94,12 @@ class Compression(AbstractCapability[Any]):
         self._shown: Shown | None = None
         self._chats: Chats | None = None
         self._view_length = 0
-        self._smaller: list[ModelMessage] | None = None
+        self._mended: list[ModelMessage] | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> Compression:  # noqa: ARG002
         """Return an instance that knows one run alone, so that tools of parallel runs never mix."""
         own = copy.copy(self)
-        own._shown, own._chats, own._smaller = None, None, None
+        own._shown, own._chats, own._mended = None, None, None
         return own
 
     async def before_model_request(
@@ -101,19 +109,30 @@ class Compression(AbstractCapability[Any]):
         messages = list(request_context.messages)
         # A turn that the provider paused is continued: that one has to stand last, as it is.
         paused = messages[-1:] if messages and isinstance(messages[-1], ModelResponse) else []
-        self._smaller = None
+        self._mended = None
         self._chats = Chats(messages[: len(messages) - len(paused)])
-        told = request_context.model_request_parameters.instruction_parts or ()
-        self._shown = await self._view(ctx, self._chats, [part.content for part in told])
+        parameters = request_context.model_request_parameters
+        told = [part.content for part in parameters.instruction_parts or ()]
+        others = len(_others(parameters.function_tools)) + len(parameters.output_tools)
+        self._shown = await self._view(ctx, self._chats, told, others, name_of(request_context.model))
         view = self._chats.back(self._shown.messages)
         self._view_length = len(view)
         return replace(request_context, messages=[*view, *paused])
 
-    async def _view(self, ctx: RunContext[Any], chats: Chats, instructions: Sequence[str] = ()) -> Shown:
+    async def _view(
+        self,
+        ctx: RunContext[Any],
+        chats: Chats,
+        instructions: Sequence[str] = (),
+        tools_beside: int = 0,
+        model: str = "",
+    ) -> Shown:
         key = _conversation_of(ctx, chats.messages) if self._key is None else await key_of(self._key, ctx)
         system = "\n\n".join([*instructions, *chats.beside])
         with chats.placed():
-            return await self._conversations.view(chats.dicts, key=key, system=system)
+            return await self._conversations.view(
+                chats.dicts, key=key, system=system, tools_beside=tools_beside, model=model
+            )
 
     async def on_model_request_error(
         self,
@@ -122,12 +141,12 @@ class Compression(AbstractCapability[Any]):
         request_context: ModelRequestContext,  # noqa: ARG002
         error: Exception,
     ) -> ModelResponse:
-        """Ask for one more attempt with a smaller view, where the provider refused one as too long."""
-        if self._shown is not None and self._chats is not None and self._smaller is None:
+        """Ask for one more attempt, with a smaller view or without our tools, where that was refused."""
+        if self._shown is not None and self._chats is not None:
             with self._chats.placed():
                 shown = await self._conversations.after_refusal(self._shown, error)
             if shown is not None:
-                self._shown, self._smaller = shown, self._chats.back(shown.messages)
+                self._shown, self._mended = shown, self._chats.back(shown.messages)
                 raise RetryModelRequest() from error
         raise error
 
@@ -136,11 +155,18 @@ class Compression(AbstractCapability[Any]):
         ctx: RunContext[Any],  # noqa: ARG002
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
-        """Let an attempt that comes after such a refusal carry the smaller view."""
-        if self._smaller is None:
+        """Let an attempt offer our tools where something has left, and carry what a refusal was mended by.
+
+        Tools that come before, in `before_model_request`, are told in the history, which is the caller's.
+        """
+        if self._mended is not None:
+            behind = request_context.messages[self._view_length :]
+            request_context = replace(request_context, messages=[*self._mended, *behind])
+        if self._shown is None or self._shown.offers_tools:
             return request_context
-        behind = request_context.messages[self._view_length :]
-        return replace(request_context, messages=[*self._smaller, *behind])
+        parameters = request_context.model_request_parameters
+        others = replace(parameters, function_tools=_others(parameters.function_tools))
+        return replace(request_context, model_request_parameters=others)
 
     async def after_model_request(
         self,
@@ -157,8 +183,10 @@ class Compression(AbstractCapability[Any]):
                 logger.warning("usage was not recorded", exc_info=True)
         return response
 
-    def get_toolset(self) -> FunctionToolset[Any]:
+    def get_toolset(self) -> FunctionToolset[Any] | None:
         """Return the tools by which the agent finds and reads what left its view."""
+        if not self._tools:
+            return None
         functions = [schema["function"] for schema in SCHEMAS]
         return FunctionToolset([self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL])
 
@@ -168,7 +196,9 @@ class Compression(AbstractCapability[Any]):
         async def run(ctx: RunContext[Any], /, **arguments: Any) -> str | ToolReturn:
             return await self._run_tool(ctx, name, arguments)
 
-        return Tool.from_schema(run, name, function["description"], function["parameters"], takes_ctx=True)
+        tool = Tool.from_schema(run, name, function["description"], function["parameters"], takes_ctx=True)
+        tool.metadata = {_OURS: True}
+        return tool
 
     async def _run_tool(self, ctx: RunContext[Any], name: str, arguments: dict[str, Any]) -> str | ToolReturn:
         shown = self._shown
@@ -182,6 +212,11 @@ class Compression(AbstractCapability[Any]):
     def stats(self, key: str | None = None) -> CompressionStats | None:
         """Return where the newest conversation under a key stands, or the newest of all; None: none is."""
         return self._conversations.stats(key)
+
+
+def _others(tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+    """Return the tools that are not ours."""
+    return [tool for tool in tools if _OURS not in (tool.metadata or {})]
 
 
 def _conversation_of(ctx: RunContext[Any], messages: Sequence[ModelMessage]) -> str | None:

@@ -30,7 +30,7 @@ from tests.apart.agentscope2.support import (
     tool,
 )
 from tests.support.model_server import ModelServer, answer, half_stream, hang
-from tests.support.replies import Reply
+from tests.support.replies import Exchange, Reply
 from tests.support.task import (
     BUDGET,
     GREP,
@@ -43,7 +43,7 @@ from tests.support.task import (
     Worker,
     Workplace,
 )
-from tests.support.wires import Received
+from tests.support.wires import Failure, Received
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,6 +83,35 @@ async def test_sixty_turns(place: Workplace, stream: bool) -> None:
     assert stats.view_tokens <= BUDGET
     assert set(agent.state.middle_context) == {"Compression"}
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def offered(received: Received) -> list[str]:
+    names = [tool["function"]["name"] for tool in received.tools]
+    return [name for name in names if name in ("read_offloaded", "search_history")]
+
+
+@whole_and_streamed
+async def test_tools_come_once_something_has_left_and_go_where_they_are_refused(stream: bool) -> None:
+    async def refuse(exchange: Exchange) -> Any:
+        return await exchange.send_failure(Failure(400, "scripted does not support tools"))
+
+    refused: list[Received] = []
+
+    def policy(messages: Any, received: Received) -> Any:
+        refused.extend([received] if is_strict and received.tools else [])
+        return refuse if is_strict and received.tools else answer("Well.")
+
+    for is_strict, tools in ((False, True), (True, True), (False, False)):
+        async with ModelServer(policy) as server, model_of(server, stream) as model:
+            agent = agent_of(model, Compression(max_total_tokens=4_000, tools=tools))
+            await ask(agent, "Hello.")
+            assert not server.requests[-1].tools
+            for n in range(14):
+                await ask(agent, f"Note {n}: {'word ' * 300}")
+            is_named = "search_history" in json.dumps(server.requests[-1].messages)
+            assert "ctx://" in json.dumps(server.requests[-1].messages)
+            assert bool(offered(server.requests[-1])) == is_named == (tools and not is_strict)
+    assert len(refused) == 1
 
 
 @whole_and_streamed

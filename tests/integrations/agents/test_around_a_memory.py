@@ -89,12 +89,38 @@ async def test_after_a_refusal_the_next_view_is_smaller() -> None:
 # Tools
 
 
-def test_a_toolkit_gets_the_tools() -> None:
+async def test_a_toolkit_gets_the_tools_once_something_has_left(tmp_path: Path) -> None:
     toolkit = Toolkit()
-    AgentScopeCompressedMemory(toolkit=toolkit)
-    assert len(toolkit.get_json_schemas()) == 5
-    with pytest.raises(ValueError, match="read_offloaded"):
+    memory = AgentScopeCompressedMemory(toolkit=toolkit, max_total_tokens=4_000, store_dir=str(tmp_path))
+    with pytest.raises(ValueError, match="has a memory's tools"):
         AgentScopeCompressedMemory(toolkit=toolkit)
+    await memory.add(user("Hello."))
+    await memory.get_memory()
+    assert toolkit.get_json_schemas() == []
+    await memory.add([user(f"Note {n}: {'word ' * 300}") for n in range(20)])
+    assert "search_history" in str(await memory.get_memory())
+    assert len(toolkit.get_json_schemas()) == 5
+    again = Toolkit()
+    resumed = AgentScopeCompressedMemory(toolkit=again, max_total_tokens=4_000, store_dir=str(tmp_path))
+    resumed.load_state_dict(memory.state_dict())
+    await resumed.get_memory()
+    assert len(again.get_json_schemas()) == 5
+
+
+@pytest.mark.parametrize(("count", "tools", "ours"), [(123, True, 5), (124, True, 0), (0, False, 0)])
+async def test_a_toolkit_without_room_does_not(count: int, tools: bool, ours: int) -> None:
+    toolkit = Toolkit()
+    for n in range(count):
+        toolkit.register_tool_function(lambda: None, func_name=f"t{n}")
+    memory = AgentScopeCompressedMemory(toolkit=toolkit, tools=tools, max_total_tokens=4_000)
+    await memory.add([user(f"Note {n}: {'word ' * 300}") for n in range(20)])
+    assert ("search_history" in str(await memory.get_memory())) == bool(ours)
+    assert len(toolkit.get_json_schemas()) == count + ours
+    toolkit.tools.clear()
+    toolkit.register_tool_function(lambda: None, func_name="grep_offloaded")
+    with pytest.raises(ValueError, match="grep_offloaded"):
+        AgentScopeCompressedMemory(toolkit=toolkit)
+    AgentScopeCompressedMemory(toolkit=toolkit, tools=False)
 
 
 # Chat dicts of before

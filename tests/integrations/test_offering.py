@@ -1,0 +1,285 @@
+"""What adapters add to a caller's request: nothing before something has left, and nothing that is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from agents import Agent, FunctionTool, RunConfig, Runner, set_tracing_disabled
+from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
+from agents.models.openai_responses import OpenAIResponsesModel
+from langchain.agents import create_agent
+from langchain_core.tools import StructuredTool
+from langchain_openai import ChatOpenAI
+from openai import AsyncOpenAI
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai import Tool
+from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from context_compressor import CompressionConfig
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations import agentscope, langchain, litellm, openai_agents, pydantic_ai
+from context_compressor.integrations.conversations import Conversations
+from context_compressor.summarizers.faults import refuses_tools
+from tests.integrations.clients_support import APIS, OURS, Api
+from tests.support.model_server import ModelServer, answer
+from tests.support.replies import Exchange
+from tests.support.wires import Failure, Received
+
+Dict = dict[str, Any]
+SMALL: Dict = {"max_total_tokens": 4_000}
+SHORT = ["Hello."]
+LONG = [*(f"Note {n}: {'word ' * 300}" for n in range(20)), "Well?"]
+"""More than the budget."""
+SCHEMA: Dict = {"type": "object", "properties": {}}
+
+set_tracing_disabled(True)
+
+
+class Asker:
+    """An adapter in use: `ask` sends a list of user's texts, with so many tools of the caller's."""
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self.ask = ask
+
+
+def client(api: Api, asynchronous: bool, stream: bool) -> Any:
+    @asynccontextmanager
+    async def opened(server: ModelServer, **options: Any) -> Any:
+        def tool(n: int) -> Dict:
+            [first, *_] = api.tools
+            named = first.get("function")
+            return {**first, "function": {**named, "name": f"t{n}"}} if named else {**first, "name": f"t{n}"}
+
+        async with api.open(server, asynchronous, **options) as made:
+
+            async def ask(texts: list[str], count: int = 0, model: str = "m") -> None:
+                said = [{"role": "user", "content": text} for text in texts]
+                way: Dict = {"stream": stream, "asynchronous": asynchronous, "model": model}
+                await api.ask(made, said, tools=[tool(n) for n in range(count)], **way)
+
+            yield ask
+
+    return opened
+
+
+@asynccontextmanager
+async def lang_chain(server: ModelServer, **options: Any) -> Any:
+    compression = langchain.Compression(**options)
+
+    async def ask(texts: list[str], count: int = 0, model: str = "m") -> None:
+        tools = [
+            StructuredTool.from_function(lambda: "", name=f"t{n}", description="t") for n in range(count)
+        ]
+        chat = ChatOpenAI(model=model, base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+        agent = create_agent(chat, tools, middleware=[compression])
+        said: Any = {"messages": [{"role": "user", "content": text} for text in texts]}
+        await asyncio.to_thread(agent.invoke, said)
+        await agent.ainvoke(said)
+
+    yield ask
+
+
+@asynccontextmanager
+async def pydantic(server: ModelServer, **options: Any) -> Any:
+    compression = pydantic_ai.Compression(**options)
+    async with AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as opened:
+
+        async def ask(texts: list[str], count: int = 0, model: str = "m") -> None:
+            tools = [Tool(lambda: "", name=f"t{n}", description="t") for n in range(count)]
+            chat = OpenAIChatModel(model, provider=OpenAIProvider(openai_client=opened))
+            agent = PydanticAgent(chat, tools=tools, capabilities=[compression])
+            history = [ModelRequest([UserPromptPart(text)]) for text in texts[:-1]]
+            await agent.run(texts[-1], message_history=history)
+            async with agent.run_stream(texts[-1], message_history=history) as result:
+                await result.get_output()
+
+        yield ask
+
+
+def open_ai_agents(kind: Any, is_wrapped: bool = True) -> Any:
+    @asynccontextmanager
+    async def opened(server: ModelServer, **options: Any) -> Any:
+        c = openai_agents.Compression(**options)
+        async with AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as made:
+
+            async def ask(texts: list[str], count: int = 0, model: str = "m") -> None:
+                async def invoke(context: Any, arguments: str) -> str:
+                    return ""
+
+                tools = [FunctionTool(f"t{n}", "t", SCHEMA, invoke) for n in range(count)]
+                used = kind(model, made)
+                agent = Agent("A", model=c.model(used) if is_wrapped else used, tools=[*tools, *c.tools])
+                said: Any = [{"role": "user", "content": text} for text in texts]
+                config = RunConfig(call_model_input_filter=c)
+                await Runner.run(agent, said, run_config=config)
+                # What has left is known from the turn before, or of the list, in whatever task it comes.
+                again = Runner.run(agent, said, run_config=config)
+                await asyncio.create_task(again, context=contextvars.Context())
+                result = Runner.run_streamed(agent, said, run_config=config)
+                async for _ in result.stream_events():
+                    pass
+
+            yield ask
+
+    return opened
+
+
+ADAPTERS = {
+    "chat": client(APIS[0], True, True),
+    "chat, sync": client(APIS[0], False, False),
+    "responses": client(APIS[1], True, False),
+    "responses, sync streamed": client(APIS[1], False, True),
+    "messages": client(APIS[2], True, True),
+    "messages, sync": client(APIS[2], False, False),
+    "dashscope": client(APIS[3], True, False),
+    "dashscope, sync streamed": client(APIS[3], False, True),
+    "langchain": lang_chain,
+    "pydantic-ai": pydantic,
+    "openai-agents, responses": open_ai_agents(OpenAIResponsesModel),
+    "openai-agents, chat": open_ai_agents(OpenAIChatCompletionsModel),
+}
+every_adapter = pytest.mark.parametrize("opened", ADAPTERS.values(), ids=ADAPTERS.keys())
+
+
+def offered(received: Received) -> set[str]:
+    return {str((tool.get("function") or tool)["name"]) for tool in received.tools} & set(OURS)
+
+
+def named_in(received: Received) -> bool:
+    text = json.dumps(received.json)
+    return any(name in text for name in OURS)
+
+
+async def refuse(exchange: Exchange) -> Any:
+    return await exchange.send_failure(Failure(400, "this model does not support Tools"))
+
+
+def takes_no_tools(messages: list[Dict], received: Received) -> Any:
+    return refuse if received.tools and received.json["model"] == "plain" else answer("Well.")
+
+
+@every_adapter
+async def test_tools_come_once_something_has_left(opened: Any) -> None:
+    async with ModelServer(lambda messages: "Well.") as server, opened(server, **SMALL) as ask:
+        await ask(SHORT)
+        assert not any(map(named_in, server.requests))
+        await ask(LONG, 2)
+        assert offered(server.requests[-1]) == set(OURS)
+        assert "ctx://" in json.dumps(server.requests[-1].messages)
+        for received in server.requests:
+            # What is named is offered.
+            assert not named_in(received) or offered(received) == set(OURS)
+        assert server.refusals == []
+
+
+@every_adapter
+async def test_a_refusal_that_names_tools_is_answered_by_one_request_without(opened: Any) -> None:
+    async with ModelServer(takes_no_tools) as server, opened(server, **SMALL) as ask:
+        await ask(LONG, model="plain")
+        refused = [received for received in server.requests if offered(received)]
+        assert len(refused) == 1
+        assert not named_in(server.requests[-1])
+        assert "ctx://" in json.dumps(server.requests[-1].json)
+        before = len(server.requests)
+        await ask([*LONG, "And?"], model="plain")
+        assert not any(map(offered, server.requests[before:]))
+        await ask(["Another one.", *LONG], model="other")
+        assert offered(server.requests[-1]) == set(OURS)
+
+
+@every_adapter
+async def test_ours_are_left_out_beside_more_than_124(opened: Any) -> None:
+    async with ModelServer(lambda messages: "Well.") as server, opened(server, **SMALL) as ask:
+        for count, ours in ((124, set(OURS)), (125, set())):
+            await ask([f"{count}", *LONG], count)
+            assert offered(server.requests[-1]) == ours
+            assert len(server.requests[-1].tools) == count + len(ours)
+        assert not named_in(server.requests[-1])
+
+
+@every_adapter
+async def test_without_tools_none_are_offered_nor_named(opened: Any) -> None:
+    async with ModelServer(lambda messages: "Well.") as server, opened(server, tools=False, **SMALL) as ask:
+        await ask(LONG)
+        assert "ctx://" in json.dumps(server.requests[-1].json)
+        assert not any(map(named_in, server.requests))
+
+
+def test_every_adapter_takes_tools_as_true_or_false() -> None:
+    adapters: list[Any] = [
+        langchain.Compression,
+        litellm.Compression,
+        openai_agents.Compression,
+        pydantic_ai.Compression,
+        agentscope.AgentScopeCompressedMemory,
+    ]
+    for made in adapters:
+        made(tools=False)
+        with pytest.raises(InvalidArgumentError, match="tools: expected True or False"):
+            made(tools="no")
+    with pytest.raises(InvalidArgumentError, match="LiteLLM runs no tools"):
+        litellm.Compression(tools=True)
+
+
+async def test_a_refused_view_is_made_anew_from_where_it_began() -> None:
+    """One event in place of the other: nothing of the first one is left, and of both it is told."""
+    events: list[Any] = []
+    conversations = Conversations(on_event=events.append, **SMALL)
+    said = [{"role": "user", "content": text} for text in LONG]
+    shown = await conversations.view(said, model="m")
+    assert shown.offers_tools
+    assert await conversations.after_refusal(shown, "no such field: messages") is None
+    plain = await conversations.after_refusal(shown, "tools are not supported")
+    assert plain is not None
+    assert not plain.offers_tools
+    assert not any(name in json.dumps(plain.messages) for name in OURS)
+    assert len(events) == 2
+    assert await conversations.after_refusal(plain, "tools are not supported") is None
+    smaller = await conversations.after_refusal(plain, "maximum context length is 3000 tokens")
+    assert smaller is not None
+    assert await conversations.after_refusal(smaller, "maximum context length is 3000 tokens") is None
+    assert conversations.offers_tools_to("m")
+    await conversations.record_usage(smaller, None)
+    assert not conversations.offers_tools_to("m")
+    assert CompressionConfig(**SMALL) == conversations.config
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Function tools with reasoning_effort are not supported", True),
+        ('"auto" tool choice requires --enable-auto-tool-choice', True),
+        ("registry.ollama.ai/library/gemma:2b does not support tools", True),
+        ("tools.0.input_schema: bad", True),
+        ("The toolConfig field is not allowed", True),
+        ('Unknown name "functionDeclarations"', True),
+        ("invalid field: tool_choice", True),
+        ("this functionality is not available", False),
+        ("the toolkit is closed", False),
+        ("messages: too short", False),
+    ],
+)
+def test_what_names_tools(text: str, names: bool) -> None:
+    assert refuses_tools(text) == refuses_tools(ValueError(text)) == names
+
+
+@pytest.mark.parametrize(
+    ("status", "names"), [(400, True), (404, True), (422, True), (401, False), (429, False), (500, False)]
+)
+def test_only_an_error_of_the_request_itself_is_answered(status: int, names: bool) -> None:
+    class StatusError(Exception):
+        def __init__(self) -> None:
+            super().__init__("no tools")
+            self.status_code = status
+
+    assert refuses_tools(StatusError()) == names
+    assert not refuses_tools(TimeoutError("tools"))
+    assert refuses_tools(NotImplementedError())
