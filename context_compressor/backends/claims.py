@@ -55,9 +55,12 @@ def claim(connection: sa.Connection, session: Any, name: str, holder: str, secon
     this = sa.and_(known.session == session, known.name_digest == digest(name))
     if seconds <= 0:
         return bool(connection.execute(sa.delete(leases).where(this, known.holder == own)).rowcount)
-    until = now + math.ceil(seconds * 1000)
+    milliseconds = math.ceil(seconds * 1000)
+    until = now + milliseconds
+    # One that is to last for longer than any was granted for is from before the clock was set back.
+    is_over = sa.or_(known.until <= now, known.until > now + 2 * milliseconds)
     # Whoever only asks takes no lock.
-    found = connection.execute(sa.select(known.holder, known.until <= now).where(this)).one_or_none()
+    found = connection.execute(sa.select(known.holder, is_over).where(this)).one_or_none()
     if found is None:
         connection.execute(sa.delete(leases).where(known.session == session, known.until <= now))
         try:
@@ -68,6 +71,6 @@ def claim(connection: sa.Connection, session: Any, name: str, holder: str, secon
         return True
     if found[0] != own and not found[1]:
         return False
-    is_free = sa.or_(known.holder == own, known.until <= now)
+    is_free = sa.or_(known.holder == own, is_over)
     taken = sa.update(leases).where(this, is_free).values(holder=own, until=until)
     return bool(connection.execute(taken).rowcount)

@@ -70,7 +70,10 @@ for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do  -- there are few
     if tonumber(string.match(lease, '^%d+')) <= now then redis.call('HDEL', KEYS[1], name) end
 end
 local held = redis.call('HGET', KEYS[1], ARGV[1])
-if held and string.match(held, ' (.*)$') ~= ARGV[2] then return 0 end
+if held and string.match(held, ' (.*)$') ~= ARGV[2] then
+    -- One that is to last for longer than any was granted for is from before the clock was set back.
+    if tonumber(ARGV[3]) == 0 or tonumber(string.match(held, '^%d+')) <= now + 2 * ARGV[3] then return 0 end
+end
 if tonumber(ARGV[3]) == 0 then return redis.call('HDEL', KEYS[1], ARGV[1]) end
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s', now + ARGV[3], ARGV[2]))
 if ARGV[4] ~= '' then redis.call('EXPIRE', KEYS[1], ARGV[4]) end

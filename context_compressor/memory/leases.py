@@ -7,8 +7,11 @@ import logging
 import os
 import random
 import time
+from collections.abc import Collection, Iterable
 from typing import Protocol, cast
 from uuid import uuid4
+
+from context_compressor.memory.loops import to_its_end
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +35,8 @@ class Leases(Protocol):
         Args:
             name: what is claimed, within this history.
             holder: who claims; the same holder renews.
-            seconds: for how long; 0 gives it back, and tells whether the holder had it.
+            seconds: for how long, for whoever claims it; 0 gives it back, and tells whether the holder had it.
+                A claim that lasts for longer than twice that by now is over: the clock was set back.
         """
         ...
 
@@ -72,8 +76,8 @@ class EventLease:
         self._held_by = ""
         self._until = 0.0
         self._begun: set[str] = set()
+        self._asked: dict[str, asyncio.Task[bool]] = {}
         self._renewal: asyncio.Task[None] | None = None
-        self._returning: set[asyncio.Task[None]] = set()
         self.taken_over = 0
 
     @property
@@ -109,26 +113,29 @@ class EventLease:
 
     async def _claim(self, leases: Leases) -> bool:
         began = time.monotonic()
-        is_held = await leases.claim(self._name, self._holder, LEASE_SECONDS)
+        is_held = await self._ask(leases, self._name, LEASE_SECONDS)
         self._held_by = self._holder
         self._until = began + LEASE_SECONDS if is_held else 0.0
         return is_held
 
+    async def _ask(self, leases: Leases, name: str, seconds: float) -> bool:
+        """Claim something. Where the caller is cancelled meanwhile it may be granted: that is given back."""
+        work = to_its_end(
+            lambda _: leases.claim(name, self._holder, seconds), most_seconds=LEASE_SECONDS, waits=True
+        )
+        self._asked[name] = task = asyncio.create_task(work)
+        granted = await asyncio.shield(task)
+        self._asked.pop(name, None)
+        return granted
+
     async def _renew(self, leases: Leases) -> None:
-        task, is_held = asyncio.current_task(), True
+        is_held = True
         while is_held:
             await asyncio.sleep(LEASE_SECONDS / _RENEWALS)
             try:
                 is_held = await self._claim(leases)
             except Exception as error:
                 logger.warning("a lease could not be renewed, it is tried again: %r", error)
-            if self._renewal is not task:
-                # A driver may lose a cancellation (asyncio.wait_for did before Python 3.12): who gave the
-                # lease back would hold it for ever.
-                if self._renewal is None:
-                    self._until = 0.0
-                    await self._return(leases, [self._name])
-                return
         logger.warning("this process stood still, and another one has the lease")
 
     async def begin(self, what: str) -> None:
@@ -143,7 +150,7 @@ class EventLease:
         if self._leases is None:
             return
         name = f"{self._name} {what}"
-        if await self._leases.claim(name, self._holder, _BEGUN_SECONDS):
+        if await self._ask(self._leases, name, _BEGUN_SECONDS):
             self._begun.add(name)
         else:
             logger.warning("an event is made which another process began and never ended")
@@ -152,19 +159,23 @@ class EventLease:
     async def give_back(self) -> None:
         """Give the lease back, though the caller be cancelled meanwhile; what fails runs out by itself."""
         begun, self._begun = self._begun, set()
-        names = [*begun, self._name] if self.is_held else []
+        asked, self._asked = self._asked, {}
+        names = dict.fromkeys([*begun, *asked, self._name] if self.is_held else asked)
         self._until = 0.0
         if self._renewal is not None:
             if not self._renewal.get_loop().is_closed():
                 self._renewal.cancel()
             self._renewal = None
-        if self._leases is not None and names:
-            task = asyncio.create_task(self._return(self._leases, names), name="give a lease back")
-            self._returning.add(task)
-            task.add_done_callback(self._returning.discard)
-            await asyncio.shield(task)
+        leases, loop = self._leases, asyncio.get_running_loop()
+        if leases is not None and names:
+            under_way = [task for task in asked.values() if task.get_loop() is loop]
+            await to_its_end(lambda _: self._return(leases, names, under_way), most_seconds=LEASE_SECONDS)
 
-    async def _return(self, leases: Leases, names: list[str]) -> None:
+    async def _return(
+        self, leases: Leases, names: Iterable[str], under_way: Collection[asyncio.Task[bool]]
+    ) -> None:
+        if under_way:  # the server is to be told after it has answered those
+            await asyncio.wait(under_way)
         for name in names:
             try:
                 await leases.claim(name, self._holder, 0)

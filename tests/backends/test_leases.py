@@ -48,6 +48,9 @@ async def test_one_holder_has_it_until_it_gives_it_back_or_its_time_is_over(open
     await asyncio.sleep(2.1)
     assert await history.claim("event", "b", 60)
     assert not await history.claim("event", "a", 60)
+    assert await history.claim("hour", "a", 3_600)
+    assert not await history.claim("hour", "b", 0)
+    assert await history.claim("hour", "b", 60), "the clock was set back since: none lasts for an hour"
     assert await history.claim("event", "b", 0)
     assert await history.claim("event", "a", 60)
     assert (await history.head()).number == 0, "a claim is no change"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -231,33 +230,37 @@ async def test_whoever_ends_gives_the_lease_back(history: SharedHistory, end: st
     assert other.stats().taken_over == 0
 
 
-async def test_a_cancellation_that_a_driver_loses_keeps_no_lease(
-    history: SharedHistory, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["taken", "begun", "renewed"])
+async def test_what_is_granted_to_whoever_is_gone_is_given_back(
+    history: SharedHistory, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
-    claim, asked = history.claim, asyncio.Event()
+    """The answer of a server is under way while a request is cancelled, or a memory closed."""
+    claim, asked, answered = history.claim, asyncio.Event(), asyncio.Event()
 
     async def claim_late(name: str, holder: str, seconds: float) -> bool:
-        task = asyncio.current_task()
-        if not seconds or task is None or task.get_name() != "renew a lease":
-            return await claim(name, holder, seconds)
-        asked.set()
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
-        await asyncio.sleep(0.02)  # until it was given back
+        if seconds:
+            asked.set()
+            await answered.wait()
         return await claim(name, holder, seconds)
 
-    monkeypatch.setattr(history, "claim", claim_late)
     lease = leases.EventLease(history)
-    assert await lease.take()
+    if what != "taken":
+        monkeypatch.setattr(leases, "LEASE_SECONDS", 0.03 if what == "renewed" else 30.0)
+        assert await lease.take()
+        await asyncio.sleep(0)  # who renews it begins to wait
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 30.0)
+    monkeypatch.setattr(history, "claim", claim_late)
+    ask = {"taken": lease.take, "begun": lambda: lease.begin("it"), "renewed": asked.wait}[what]
+    asking = asyncio.ensure_future(ask())
     await asyncio.wait_for(asked.wait(), 10)
-    await lease.give_back()
+    asking.cancel()
+    await asyncio.wait({asking})
+    returning = asyncio.create_task(lease.give_back())
+    await asyncio.sleep(0)
+    answered.set()
+    await returning
     assert history.held == {}
-    await asyncio.sleep(0.1)
     assert not lease.is_held
-    assert history.held == {}
-    await asyncio.sleep(0.2)
-    assert history.held == {}
 
 
 async def test_each_that_takes_an_event_over_is_counted(
