@@ -35,8 +35,8 @@ class Leases(Protocol):
         Args:
             name: what is claimed, within this history.
             holder: who claims; the same holder renews.
-            seconds: for how long, for whoever claims it; 0 gives it back, and tells whether the holder had it.
-                A claim that lasts for longer than twice that by now is over: the clock was set back.
+            seconds: for how long, whoever claims it; 0 gives it back, and tells whether the holder had it.
+                A claim that is to last for more than twice that is over: the clock was set back.
         """
         ...
 
