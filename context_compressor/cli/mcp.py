@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 from enum import StrEnum
 from typing import Annotated
@@ -41,6 +40,12 @@ def mcp(
         int | None,
         typer.Option(min=0, max=65_535, metavar="N", help=f"Port; 0 for any free one. Default: {_PORT}."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="By which clients call the server, where it is no name of this machine."
+        ),
+    ] = None,
 ) -> int:
     """Serve a store to agents over MCP: read, grep and search what left views, and compress conversations.
 
@@ -57,13 +62,14 @@ def mcp(
     except ValueError as error:
         raise CommandError(f"--{error}") from None
     if transport is Transport.STDIO:
-        if host is not None or port is not None:
-            option = "--port" if host is None else "--host"
+        given = {"--host": host, "--port": port, "--allow-host": allow_host or None}
+        option = next((name for name, value in given.items() if value is not None), None)
+        if option is not None:
             raise CommandError(f"{option} needs --transport streamable-http; stdio has no address")
         if sys.stdin is None:
             raise CommandError("stdin is closed, and the client speaks there; --transport streamable-http")
     try:
-        from context_compressor.integrations.mcp import PATH, listen, serve_http, serve_stdio
+        from context_compressor.integrations.mcp import PATH, is_loopback, listen, serve_http, serve_stdio
     except ImportError as error:
         raise CommandError(str(error)) from None
     texts = FileOffloadStore(store, namespace)
@@ -78,10 +84,10 @@ def mcp(
     with listening:
         address, number = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
-        if not ipaddress.ip_address(address).is_loopback:
+        if not is_loopback(address):
             print("anybody who reaches this address may read the namespace", file=sys.stderr)
         print(
             f"serving {namespace} at http://{shown}:{number}{PATH}; Ctrl-C ends", file=sys.stderr, flush=True
         )
-        serve_http(texts, listening)
+        serve_http(texts, listening, allow_host or ())
     return DONE

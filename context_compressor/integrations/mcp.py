@@ -6,15 +6,17 @@ It serves one namespace of a `FileOffloadStore`, and nothing outside it, with mc
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.memory.sessions import MAX_NAME_CHARACTERS, Sessions
@@ -30,7 +32,10 @@ from context_compressor.tools.tools import OffloadTools
 
 try:
     import uvicorn
+    from mcp.server.transport_security import TransportSecuritySettings
     from mcp.types import CallToolResult, Tool
+    from starlette.datastructures import Headers
+    from starlette.responses import PlainTextResponse
 except ImportError as error:
     raise ImportError(
         "context_compressor.integrations.mcp needs the MCP SDK, version 1 or 2: "
@@ -48,6 +53,10 @@ PATH = "/mcp"
 """Where a server listens over HTTP."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """What a request over HTTP may hold: long conversations, images included. The SDK's own limit is 4 MiB."""
+IDLE_SECONDS = 600.0
+"""After which a client's session over HTTP ends without a request; it makes another one."""
+MAX_SESSIONS = 1_000
+"""Of clients over HTTP at a time."""
 _ARGUMENTS = ("messages", "max_total_tokens", "session")
 _SCHEMA: dict[str, Any] = {
     "name": COMPRESS,
@@ -200,17 +209,88 @@ def serve_stdio(store: FileOffloadStore) -> None:
     asyncio.run(ContextServer(store).run_stdio_async())
 
 
-def serve_http(store: FileOffloadStore, listening: socket.socket) -> None:
-    """Serve over streamable HTTP at `PATH` on a socket that is bound, until the process is told to end."""
+def serve_http(store: FileOffloadStore, listening: socket.socket, names: Iterable[str] = ()) -> None:
+    """Serve over streamable HTTP at `PATH` on a socket that is bound, until the process is told to end.
+
+    Args:
+        store: the namespace.
+        listening: the socket.
+        names: of hosts by which clients may call it, beside addresses and this machine's own name; at an
+            address that only this machine reaches there are none but its own.
+    """
     _be_quiet()
-    host = listening.getsockname()[0]
-    options: dict[str, Any] = {"host": host, "max_request_body_size": MAX_BODY_BYTES}
+    app = http_app(store, listening.getsockname()[0], names)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3)
+    asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+
+
+def http_app(store: FileOffloadStore, address: str, names: Iterable[str] = ()) -> Door:
+    """Return what answers over streamable HTTP at an address; see `serve_http`."""
+    options: dict[str, Any] = {
+        "max_request_body_size": MAX_BODY_BYTES,
+        "session_idle_timeout": IDLE_SECONDS,
+        "max_sessions": MAX_SESSIONS,
+        # Ours holds for every address, theirs for three.
+        "transport_security": TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    }
     if IS_MCP_2:
         app = ContextServer(store).streamable_http_app(**options)
     else:
         app = ContextServer(store, **options).streamable_http_app()
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3)
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+    if is_loopback(address):
+        return Door(app, None)
+    return Door(app, {socket.gethostname().lower(), *map(str.lower, names)})
+
+
+class Door:
+    """Refuse requests whose Host names another server: a page's, whose name was made to point here; and those
+    that a page of another server sends.
+
+    Args:
+        app: what answers the others.
+        names: by which it may be called, beside addresses; None: by this machine's loopback alone.
+    """
+
+    def __init__(self, app: Any, names: set[str] | None) -> None:
+        self.app = app
+        self._names = names
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            name, origin = _host_in(f"//{headers.get('host', '')}"), headers.get("origin")
+            if not self._is_ours(name):
+                answer = PlainTextResponse("Host: not a name of this server; see --allow-host", 421)
+                return await answer(scope, receive, send)
+            if origin is not None and not (_host_in(origin) == name or is_loopback(_host_in(origin))):
+                answer = PlainTextResponse("Origin: a page of another server", 403)
+                return await answer(scope, receive, send)
+        await self.app(scope, receive, send)
+
+    def _is_ours(self, name: str) -> bool:
+        if self._names is None or is_loopback(name):
+            return is_loopback(name)
+        return name in self._names or _address(name) is not None
+
+
+def _host_in(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def is_loopback(name: str) -> bool:
+    """Tell whether a host's name or address is one that only this machine reaches."""
+    address = _address(name)
+    return name == "localhost" if address is None else address.is_loopback
 
 
 def _be_quiet() -> None:

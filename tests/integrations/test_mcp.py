@@ -16,15 +16,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from context_compressor import FileOffloadStore, InvalidArgumentError, TiktokenCounter, collect_garbage
 from context_compressor.cli.app import run as run_here
 from context_compressor.errors import OffloadError
-from context_compressor.integrations.mcp import ContextServer
+from context_compressor.integrations.mcp import ContextServer, http_app
 from context_compressor.memory.sessions import Sessions
 from context_compressor.offload.folders import find_namespaces
 from context_compressor.offload.locks import locked
@@ -340,6 +342,66 @@ def test_the_command_says_what_is_missing_or_taken(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*")) == []  # who only looks leaves nothing
 
 
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    },
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+async def test_a_page_of_another_server_is_refused_at_every_address(tmp_path: Path) -> None:
+    store = FileOffloadStore(tmp_path, "agent")
+
+    async def said(address: str, host: str, origin: str | None = None) -> int:
+        door = http_app(store, address, ["proxy.example"])
+        async with door.app.router.lifespan_context(door.app):
+            client = httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://x")
+            more = {} if origin is None else {"Origin": origin}
+            answer = await client.post("/mcp", json=HELLO, headers={**ACCEPT, "Host": host, **more})
+            return answer.status_code
+
+    for address in ("127.0.0.1", "127.0.0.2", "::1"):
+        for host in ("127.0.0.1:8000", "localhost", "127.0.0.2:1", "[::1]:8000"):
+            assert await said(address, host, "http://localhost:3000") == 200
+        for host in (
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "proxy.example",
+            "10.0.0.5",
+            "",
+            "[",
+            "localhost.",
+        ):
+            assert await said(address, host) == 421
+    for address in ("0.0.0.0", "10.0.0.5", "::"):
+        for host in ("10.0.0.5:8000", "localhost", "Proxy.example:1", socket.gethostname(), "[fe80::1]:1"):
+            assert await said(address, host, f"http://{host}") == 200
+        assert await said(address, "evil.example") == 421
+    for address in ("127.0.0.2", "0.0.0.0"):
+        for origin in ("http://evil.example", "null", "http://10.0.0.6", "http://localhost.evil.example"):
+            assert await said(address, "127.0.0.1", origin) == 403
+
+
+def test_sessions_over_http_are_bounded_and_end_when_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {}
+    make = StreamableHTTPSessionManager.__init__
+    monkeypatch.setattr(
+        StreamableHTTPSessionManager,
+        "__init__",
+        lambda self, *given, **named: told.update(named) or make(self, *given, **named),
+    )
+    http_app(FileOffloadStore(tmp_path, "agent"), "127.0.0.1")
+    assert (told["session_idle_timeout"], told["max_sessions"]) == (600, 1_000)
+
+
 async def test_the_config_of_the_page_starts_a_server(tmp_path: Path) -> None:
     [config] = blocks("json", PAGE)
     [server] = json.loads(config)["mcpServers"].values()
@@ -361,6 +423,7 @@ async def test_the_config_of_the_page_starts_a_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--allow-host", "x"], "--allow-host needs --transport streamable-http"),
         (["--port", "1"], "--port needs --transport streamable-http"),
         (["--namespace", "../x"], "--namespace: '../x' cannot name a directory"),
     ],
@@ -380,6 +443,7 @@ def test_the_same_with_mcp_2() -> None:
             pytest.fail(f"{APART} is missing; make test makes it")
         pytest.skip(f"{APART} is missing; make test makes it")
     options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-k", "not missing_or_taken and not config"]
+    options += ["-o", "markers=variants(n): of the conftest that is left out"]
     done = subprocess.run(
         [APART, "-m", "pytest", *options, Path(__file__).relative_to(ROOT)],
         cwd=ROOT,
