@@ -56,7 +56,8 @@ def compressed(
 ) -> ClientT:
     """Return a copy of a client that sends views: `messages.create`, `stream` and `parse`.
 
-    The client that was given stays as it is. Both share their connections.
+    The client that was given stays as it is. The copy is of its class, has all that was set on it, and shares
+    its connections.
 
     Args:
         client: an `AsyncAnthropic` or an `Anthropic`.
@@ -73,7 +74,8 @@ def compressed(
         fields: any field of `CompressionConfig`.
 
     Raises:
-        InvalidArgumentError: an argument of the wrong kind, or a field that there is not.
+        InvalidArgumentError: an argument of the wrong kind, or a field that there is not; a client whose
+            methods were replaced: wrap what this returns.
         ValueError: thresholds that cannot be, or cannot work together.
     """
     if not isinstance(client, anthropic.Anthropic | anthropic.AsyncAnthropic):

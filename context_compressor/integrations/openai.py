@@ -52,7 +52,8 @@ def compressed(
 ) -> ClientT:
     """Return a copy of a client that sends views: chat completions and responses, streamed or not.
 
-    The client that was given stays as it is. Both share their connections.
+    The client that was given stays as it is. The copy is of its class, has all that was set on it, and shares
+    its connections.
 
     Args:
         client: an `AsyncOpenAI` or an `OpenAI`.
@@ -69,7 +70,8 @@ def compressed(
         fields: any field of `CompressionConfig`.
 
     Raises:
-        InvalidArgumentError: an argument of the wrong kind, or a field that there is not.
+        InvalidArgumentError: an argument of the wrong kind, or a field that there is not; a client whose
+            methods were replaced: wrap what this returns.
         ValueError: thresholds that cannot be, or cannot work together.
     """
     if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):

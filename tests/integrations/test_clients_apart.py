@@ -14,6 +14,7 @@ import dashscope
 import httpx2
 import openai
 import pytest
+from langsmith.wrappers import wrap_openai
 from openai.resources.chat.completions import AsyncCompletions
 from pydantic import BaseModel
 
@@ -55,6 +56,99 @@ async def test_the_copy_is_of_the_same_type_and_the_given_one_stays_as_it_is() -
         assert sizes[2] == len(LONG)
         assert server.requests[2].tools == []
         await server.assert_no_connections()
+
+
+class Gateway(openai.AsyncOpenAI):
+    """A client with something of its own, which the SDK's `copy` loses."""
+
+    tenant = "nobody"
+
+    @property
+    def default_headers(self) -> Any:
+        return {**super().default_headers, "x-tenant": self.tenant}
+
+
+class AnthropicGateway(anthropic.Anthropic):
+    tenant = "nobody"
+
+    @property
+    def default_headers(self) -> Any:
+        return {**super().default_headers, "x-tenant": self.tenant}
+
+
+async def test_a_subclass_its_headers_and_hooks_stay() -> None:
+    hooked: list[str] = []
+
+    async def hook(request: Any) -> None:
+        hooked.append(request.url.path)
+
+    async with ModelServer(lambda messages: "Well.") as server:
+        http = openai.DefaultAsyncHttpxClient(event_hooks={"request": [hook]})
+        async with Gateway(base_url=server.url, http_client=http, **SETTINGS) as given:
+            given.tenant = "acme"
+            given.embeddings.create = traced = lambda: None  # type: ignore[assignment]
+            assert given.chat.completions is not None  # which is made when it is first asked for
+            client = ours.compressed(given, **SMALL)
+            assert type(client) is Gateway
+            assert client.embeddings.create is traced
+            await CHAT.ask(client, LONG, stream=False, asynchronous=True)
+            await RESPONSES.ask(client, LONG, stream=True, asynchronous=True)
+        with AnthropicGateway(base_url=server.anthropic_url, **SETTINGS) as blocking:
+            blocking.tenant = "acme"
+            claude = ours_anthropic.compressed(blocking, **SMALL)
+            await MESSAGES.ask(claude, LONG, stream=False, asynchronous=False)
+        assert [received.headers["x-tenant"] for received in server.requests] == ["acme"] * 3
+        assert all(len(received.messages) < len(LONG) for received in server.requests)
+    assert hooked == ["/v1/chat/completions", "/v1/responses"]
+
+
+class Traced:
+    """As wrapt's proxies, which have the class of what they wrap."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @property
+    def __class__(self) -> Any:
+        return type(self.client)
+
+
+@pytest.mark.parametrize(
+    ("make", "compressed", "method"),
+    [
+        (openai.AsyncOpenAI, ours.compressed, "chat.completions.create"),
+        (openai.OpenAI, ours.compressed, "chat.completions.parse"),
+        (openai.OpenAI, ours.compressed, "responses.stream"),
+        (openai.OpenAI, ours.compressed, "chat"),
+        (anthropic.Anthropic, ours_anthropic.compressed, "messages.create"),
+        (anthropic.AsyncAnthropic, ours_anthropic.compressed, "messages"),
+    ],
+)
+def test_what_cannot_be_kept_is_named(make: Any, compressed: Any, method: str) -> None:
+    client = make(api_key="k")
+    *path, name = method.split(".")
+    place = client
+    for one in path:
+        place = getattr(place, one)
+    setattr(place, name, lambda **request: None)
+    with pytest.raises(InvalidArgumentError, match=rf"its {method} was replaced.*wrap\(compressed"):
+        compressed(client)
+    with pytest.raises(InvalidArgumentError, match="a Traced stands in"):
+        compressed(Traced(make(api_key="k")))
+    fine = compressed(make(api_key="k"))
+    (fine.messages if hasattr(fine, "messages") else fine.chat.completions).create = None
+
+
+async def test_what_is_wrapped_behind_it_sends_views() -> None:
+    async with (
+        ModelServer(lambda messages: "Well.") as server,
+        openai.AsyncOpenAI(base_url=server.url, **SETTINGS) as given,
+    ):
+        client = wrap_openai(ours.compressed(given, **SMALL))
+        await CHAT.ask(client, LONG, stream=True, asynchronous=True)
+        assert len(server.requests[-1].messages) < len(LONG)
+        with pytest.raises(InvalidArgumentError, match="was replaced"):
+            ours.compressed(wrap_openai(given))
 
 
 async def test_parse_and_stream_of_chat_send_views_and_keep_their_types() -> None:

@@ -5,8 +5,11 @@ Both SDKs are made alike: what a resource does, `create`, `stream`, `parse`, end
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.errors import InvalidArgumentError
@@ -91,18 +94,57 @@ class AsyncGoingStream:
 
 
 def copied(client: ClientT, posts: Posts) -> ClientT:
-    """Return a copy of a client whose requests go through the compressions of their paths."""
-    made: Any = client
-    through: ClientT = _put_through(made.copy(), posts)
+    """Return a copy of a client whose requests go through the compressions of their paths.
+
+    It is of the same class, with all that was set on the client, and shares its connections.
+
+    Raises:
+        InvalidArgumentError: what sends these requests was replaced, so that the copy would send them past
+            what it was replaced by.
+    """
+    if client.__class__ is not type(client):
+        raise InvalidArgumentError(
+            f"client: a {type(client).__name__} stands in for the {client.__class__.__name__}; give that "
+            "itself to compressed(), and wrap what it returns"
+        )
+    made: Any = _put_through(copy.copy(client), posts)
+    ours = {path.removeprefix("/v1").split("/")[1] for path in posts.by_path}
+    for name, resource in list(vars(made).items()):
+        if not isinstance(inspect.getattr_static(type(made), name, None), cached_property):
+            continue
+        # It belongs to the client that was given; the copy makes its own, but for what somebody changed.
+        del vars(made)[name]
+        replaced = next(_replaced(resource, getattr(made, name), name), None)
+        if replaced is not None and name in ours:
+            raise InvalidArgumentError(
+                f"client: its {replaced} was replaced, as by LangSmith's wrap_openai, and what stands there "
+                "sends past compressed(); wrap what compressed() returns instead, wrap(compressed(client))"
+            )
+        if replaced is not None:
+            vars(made)[name] = resource
+    through: ClientT = made
     return through
+
+
+def _replaced(one: Any, new: Any, name: str) -> Iterator[str]:
+    """Yield what somebody set in the place of a resource, or of its methods, as it differs from a new one."""
+    if type(one) is not type(new):
+        yield name
+        return
+    for key, value in vars(one).items():
+        of_class = inspect.getattr_static(type(one), key, None)
+        if isinstance(of_class, cached_property):
+            yield from _replaced(value, getattr(new, key), f"{name}.{key}")
+        elif callable(of_class):
+            yield f"{name}.{key}"
 
 
 def _put_through(client: Any, posts: Posts) -> Any:
     """Put a client's requests through, and those of its copies."""
-    post, copy = client.post, client.copy
+    post, copied_by_sdk = client.post, client.copy
 
     def with_options(*args: Any, **kwargs: Any) -> Any:
-        return _put_through(copy(*args, **kwargs), posts)
+        return _put_through(copied_by_sdk(*args, **kwargs), posts)
 
     # A resource takes the client's methods when it is made, which is when it is first asked for.
     client.post = _blocking(post, posts) if posts.is_blocking else _awaited(post, posts)
