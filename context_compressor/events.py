@@ -39,10 +39,13 @@ class CompressionEvent:
     note: NoteFate | None = None
     """What became of the note given to `compress_now`: all of it stands in the view now, or its beginning, or
     nothing; None where none was given."""
+    key: str | None = None
+    """Whose conversation it was: its key in an adapter, its session's id in a database; None: it has none."""
 
     def __str__(self) -> str:
         what = self.error or f"{self.tokens_before:,} tokens became {self.tokens_after:,}"
-        return f"{self.kind} ({self.reason}): {what}"
+        whose = "" if self.key is None else f"{' '.join(self.key.split())[:200]}: "
+        return f"{whose}{self.kind} ({self.reason}): {what}"
 
 
 EventHook = Callable[[CompressionEvent], Awaitable[None] | None] | Callable[[CompressionEvent], object]

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 from context_compressor.backends.stores import PackedOffloadStore
-from context_compressor.errors import OffloadError
 from context_compressor.offload.files import FileOffloadStore, TextFiles
-from context_compressor.offload.folders import INDEX_FILE, SESSION_FILE, TEMPORARY_PREFIX, find_namespaces
-from context_compressor.offload.store import REF_PATTERN, KeepingStore, OffloadStore, StoredText
+from context_compressor.offload.folders import (
+    INDEX_FILE,
+    TEMPORARY_PREFIX,
+    find_namespaces,
+    refs_of_states_in,
+)
+from context_compressor.offload.store import KeepingStore, OffloadStore, StoredText
 
 
 class Namespace(Protocol):
@@ -66,17 +70,7 @@ class FileNamespace:
         Raises:
             OffloadError: one cannot be read.
         """
-        named: set[str] = set()
-        with suppress(FileNotFoundError):
-            for file in self._directory.iterdir():
-                if SESSION_FILE.fullmatch(file.name) and file.suffix == ".json":
-                    try:
-                        named.update(REF_PATTERN.findall(file.read_text("utf-8", "replace")))
-                    except FileNotFoundError:
-                        continue
-                    except OSError as error:
-                        raise OffloadError(f"{file}: cannot be read: {error.strerror}") from error
-        return named
+        return refs_of_states_in(self._directory)
 
     async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:
         """Remove texts that a crash left half written."""

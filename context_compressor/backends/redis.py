@@ -160,7 +160,7 @@ class RedisHistory:
         key_ttl: int | None = None,
     ) -> None:
         user = as_name(user_id, "user_id", DEFAULT_USER)
-        name = as_name(session_id, "session_id", DEFAULT_SESSION)
+        self.session_id = name = as_name(session_id, "session_id", DEFAULT_SESSION)
         check_keys(key_prefix, key_ttl)
         self.client = client
         self._ttl = key_ttl

@@ -18,8 +18,8 @@ from context_compressor.backends.sessions import (
     SessionDirectory,
     SessionInfo,
     StoredObject,
-    refs_in,
 )
+from context_compressor.compression.edits import refs_in
 from context_compressor.errors import InvalidArgumentError, shown_url
 from context_compressor.memory.history import Change, Head
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
-from context_compressor.errors import InvalidStateError
 from context_compressor.memory.history import Change, Head, History
-from context_compressor.offload.store import REF_PATTERN
 
 
 class SessionInfo(NamedTuple):
@@ -106,19 +104,3 @@ class SessionDirectory(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def refs_in(edits: Iterable[Any]) -> Iterator[str]:
-    """Yield what edits of a ledger name in the store, given as `edit_to_dict` wrote them.
-
-    Raises:
-        InvalidStateError: one of them is no edit: then nobody can tell what it names.
-    """
-    for edit in edits:
-        if not isinstance(edit, Mapping):
-            raise InvalidStateError(f"a ledger holds what is no edit: {edit!r:.100}")
-        own = edit.get("words_ref")
-        for ref in (edit.get("ref"), *edit.get("media_refs", ()), *(() if own is None else (own,))):
-            if not isinstance(ref, str) or not REF_PATTERN.fullmatch(ref):
-                raise InvalidStateError(f"a ledger names {ref!r:.100}, which is no ref")
-            yield ref

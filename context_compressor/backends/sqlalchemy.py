@@ -108,7 +108,7 @@ class SQLAlchemyHistory:
         user_id: str | None = None,
     ) -> None:
         user = as_name(user_id, "user_id", DEFAULT_USER)
-        name = as_name(session_id, "session_id", DEFAULT_SESSION)
+        self.session_id = name = as_name(session_id, "session_id", DEFAULT_SESSION)
         self._session = digest(user, name)
         self._row: dict[str, Any] = {"session": self._session, "user_digest": digest(user)}
         self._row |= {"user_id": to_bytes(user), "session_id": to_bytes(name)}

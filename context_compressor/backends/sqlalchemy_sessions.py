@@ -18,10 +18,10 @@ from context_compressor.backends.sessions import (
     SessionDirectory,
     SessionInfo,
     StoredObject,
-    refs_in,
 )
 from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
 from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts
+from context_compressor.compression.edits import refs_in
 from context_compressor.errors import ConflictError, InvalidArgumentError, shown_url, without_secrets
 from context_compressor.memory.history import Change, Head, WriteNumber
 from context_compressor.memory.loops import to_its_end

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, InstanceOf, StrictBool, StrictInt, Tag
 
+from context_compressor.errors import InvalidStateError
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.store import REF_PATTERN
 
@@ -135,6 +137,22 @@ def refs_of(edit: Edit) -> tuple[str, ...]:
 def kept_refs_of(edit: Edit) -> tuple[str, ...]:
     """Return the refs that an edit names, and the one of its words."""
     return refs_of(edit) if edit.words_ref is None else (*refs_of(edit), edit.words_ref)
+
+
+def refs_in(edits: Iterable[Any]) -> Iterator[str]:
+    """Yield what edits of a ledger name in the store, given as `edit_to_dict` wrote them.
+
+    Raises:
+        InvalidStateError: one of them is no edit: then nobody can tell what it names.
+    """
+    for edit in edits:
+        if not isinstance(edit, Mapping):
+            raise InvalidStateError(f"a ledger holds what is no edit: {edit!r:.100}")
+        own = edit.get("words_ref")
+        for ref in (edit.get("ref"), *edit.get("media_refs", ()), *(() if own is None else (own,))):
+            if not isinstance(ref, str) or not REF_PATTERN.fullmatch(ref):
+                raise InvalidStateError(f"a ledger names {ref!r:.100}, which is no ref")
+            yield ref
 
 
 # Words in the store

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from context_compressor.compression.config import as_config
@@ -16,6 +18,15 @@ from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.integrations.lists import beginning_of, count_same, spoken_of
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.kept import (
+    Saved,
+    conversations_in,
+    is_newer,
+    is_over,
+    left_in,
+    named_in,
+    record_of,
+)
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.memory.saved import SAVED_KEY
 from context_compressor.memory.stateless import (
@@ -23,6 +34,7 @@ from context_compressor.memory.stateless import (
     CompressionResult,
     KeptState,
     compress,
+    let_go,
     memory_behind,
 )
 from context_compressor.messages.chat import as_list
@@ -42,11 +54,8 @@ MOST = 1_000
 MOST_MEMORIES = 64
 """Of those, so many have their memory at hand; the others' is made again from state and list, which takes
 some milliseconds for each hundred messages."""
-MOST_UNDER_A_NAME = 8
-"""Lists under one key whose states are kept beyond this process: an agent's, and those of agents it calls."""
 MOST_TOOLS_BESIDE = MOST_TOOLS - len(TOOL_NAMES - {COMPRESS_TOOL})
 """Where a request has more tools of the caller's, ours are left out."""
-_VERSION = 1
 
 KeyOf = Callable[[Any], str | Awaitable[str | None] | None]
 """Returns the key of a request's conversation; None: it is found by its messages alone."""
@@ -77,11 +86,38 @@ class Conversation:
     stats: CompressionStats | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     """JSON-like data that an adapter keeps with it, saved with the state; what goes on from it shares it."""
+    key: str | None = None
+    """What events call it."""
+    left_at: float | None = None
+    """Since when lists say something else in its place, in seconds since 1970; None: they do not."""
 
     @property
     def has_left(self) -> bool:
         """Whether something has left its view, so that there is something to read back."""
         return bool(((self.state.get(SAVED_KEY) or {}).get("ledger") or {}).get("entries"))
+
+    def to_saved(self) -> Saved:
+        """Return what is kept of it beyond this process."""
+        said = {"spoken": self.spoken, "state": dict(self.state), "notes": self.notes}
+        return said if self.left_at is None else {**said, "left_at": self.left_at}
+
+    def goes_on_from(self, spoken: Sequence[str]) -> bool:
+        """Tell whether it begins with all that another one says."""
+        return bool(spoken == self.spoken[: len(spoken)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is known of a request's list."""
+
+    best: Conversation
+    """The conversation that it goes on with."""
+    all: Sequence[Conversation] = ()
+    """Those under its name."""
+    is_named: bool = True
+    """Whether the caller names it."""
+    fault: Exception | None = None
+    """Why what is kept under its name was not read."""
 
 
 Fill = Callable[[list[Any], dict[str, Any]], list[Any]]
@@ -129,8 +165,8 @@ class Conversations:
 
     Args:
         form: the shape of messages.
-        store: where texts go; nothing is removed from it, since other conversations may name the same texts.
-            None: a store in memory for each conversation. What it no longer has is read from the list.
+        store: where texts go; None: a store in memory for each conversation. What no list has said for
+            `branch_seconds` is removed; what a store no longer has is read from the list.
         summarizer: who writes summaries; extractive when None.
         on_event: receives every event; each is logged as well.
         counter: measures messages; offline tiktoken when None.
@@ -187,6 +223,7 @@ class Conversations:
         tools_beside: int = 0,
         model: str = "",
         fill: Fill | None = None,
+        label: str | None = None,
     ) -> Shown:
         """Return what to send for a request's list.
 
@@ -199,6 +236,7 @@ class Conversations:
             tools_beside: how many tools of the caller's it offers.
             model: whom it goes to: what refused our tools once is not offered them again.
             fill: puts in what the list does not have; the conversation is found by the list as it is.
+            label: what events call the conversation; None: the key.
 
         Raises:
             InvalidArgumentError: the key is no string.
@@ -209,14 +247,15 @@ class Conversations:
         if not isinstance(key, str | None):
             raise InvalidArgumentError(f"key: expected a string or None, got {type(key).__name__}")
         said = as_list(messages)
-        earlier = await self._earlier(said, key, state)
+        found = await self._earlier(said, key, state)
+        found.best.key = key if label is None else label
         may_offer = self._with_tools if with_tools is None else with_tools
         may_offer = may_offer and tools_beside <= MOST_TOOLS_BESIDE and self.offers_tools_to(model)
         filled, spoken = said, None
         if fill is not None:
-            filled, spoken = fill(said, earlier.notes), spoken_of(self.form.pieces(said))
-        asked = Shown([], earlier, filled, system, state is not None, may_offer, model)
-        return await self._show(asked, spoken)
+            filled, spoken = fill(said, found.best.notes), spoken_of(self.form.pieces(said))
+        asked = Shown([], found.best, filled, system, state is not None, may_offer, model)
+        return await self._show(asked, found, spoken)
 
     def offers_tools_to(self, model: str) -> bool:
         """Tell whether a model has not refused the read-back tools."""
@@ -224,7 +263,7 @@ class Conversations:
 
     async def has_left(self, messages: Iterable[Any], *, key: str | None = None) -> bool:
         """Tell whether something has left the view of the conversation that a list goes on."""
-        return (await self._earlier(as_list(messages), key, None)).has_left
+        return (await self._earlier(as_list(messages), key, None)).best.has_left
 
     async def run_tool(
         self, shown: Shown, name: str, arguments: Mapping[str, Any] | str | None, wire: Wire = "chat"
@@ -255,28 +294,63 @@ class Conversations:
     def _call(self, one: Conversation) -> Call:
         return Call(self.config, one.store, self._summarizer, self._counter, self.form, self._with_words)
 
-    async def _show(self, asked: Shown, spoken: list[str] | None = None) -> Shown:
+    async def _show(self, asked: Shown, found: _Found, spoken: list[str] | None = None) -> Shown:
         """Return what is to be sent, given what that goes on from."""
+        earlier, now = asked.conversation, time.time()
+        result = await self._compressed(asked, found.fault)
+        state = result.state
+        assert isinstance(state, KeptState)
+        assert state.kept is not None
+        spoken = state.kept.spoken() if spoken is None else spoken
+        stats = _added(earlier.stats, result)
+        shown = replace(earlier, spoken=spoken, state=state, stats=stats, left_at=None)
+        left = self._keep(shown, found, now)
+        over = self._take_what_is_over(shown, found, now)
+        for one in over:
+            state.kept.left.update(dict.fromkeys(_named(one) | left_in(one.state), one.left_at))
+        others = [*self._known.values(), *(one for one in found.all if not shown.goes_on_from(one.spoken))]
+        rest = [one for one in others if one is not shown and one not in over]
+        await let_go(state, now, lambda: {ref for one in rest for ref in _named(one)})
+        if not asked.is_kept_elsewhere:
+            for name in dict.fromkeys([shown.name, *(one.name for one in [*left, *over])]):
+                await self._save(name, shown, left, over)
+        made = replace(asked, messages=result.messages, conversation=shown)
+        return replace(made, before=asked.before or earlier if made.offers_tools else None)
+
+    async def _compressed(self, asked: Shown, fault: Exception | None) -> CompressionResult:
+        """Return a view; made anew where what is kept of the conversation cannot be read, which is told."""
         earlier = asked.conversation
-        result = await compress(
+        tell = partial(self._tell, earlier.key)
+        make = partial(
+            compress,
             asked.said,
             self._call(earlier),
-            on_event=self._tell,
-            state=earlier.state,
+            on_event=tell,
             system=asked.system,
             refused=asked.refused,
             names_tools=asked.may_offer,
         )
-        assert isinstance(result.state, KeptState)
-        assert result.state.kept is not None
-        spoken = result.state.kept.spoken() if spoken is None else spoken
-        stats = _added(earlier.stats, result)
-        shown = Conversation(earlier.name, spoken, result.state, earlier.store, stats, earlier.notes)
-        self._keep(shown)
-        if not asked.is_kept_elsewhere:
-            await self._save(earlier.name)
-        made = replace(asked, messages=result.messages, conversation=shown)
-        return replace(made, before=asked.before or earlier if made.offers_tools else None)
+        try:
+            if fault is not None and self.config.on_failure == "raise":
+                raise fault
+            result = await make(state=earlier.state)
+        except InvalidStateError as error:
+            if self.config.on_failure == "raise":
+                raise
+            fault = error
+            result = await make(state=None)
+        if fault is not None:
+            tokens = result.stats.view_tokens
+            await tell(
+                CompressionEvent(
+                    kind="failure",
+                    reason="what was kept of the conversation was not read",
+                    tokens_before=tokens,
+                    tokens_after=tokens,
+                    error=f"{type(fault).__name__}: {fault}",
+                )
+            )
+        return result
 
     # After the request
 
@@ -299,7 +373,7 @@ class Conversations:
         budget = kept.memory._tracker.state.budget
         state[SAVED_KEY] = {**state[SAVED_KEY], "calibration": budget.to_dict()}
         if not shown.is_kept_elsewhere:
-            await self._save(shown.conversation.name)
+            await self._save(shown.conversation.name, shown.conversation)
 
     async def after_refusal(
         self, shown: Shown, error: BaseException | str, *, has_offered: bool | None = None
@@ -317,7 +391,7 @@ class Conversations:
         one = shown.conversation
         if is_overflow(error):
             asked = replace(shown, refused=limit_in(error) or True)
-            return None if shown.refused else await self._show(asked, one.spoken)
+            return None if shown.refused else await self._show(asked, _Found(one), one.spoken)
         has_offered = shown.offers_tools if has_offered is None else has_offered
         if not has_offered or shown.follows_refused_tools or not refuses_tools(error):
             return None
@@ -325,13 +399,14 @@ class Conversations:
         if shown.before is None:  # it names no tools
             return asked
         asked.conversation = replace(shown.before, stats=one.stats)
-        return await self._show(asked, one.spoken)
+        return await self._show(asked, _Found(one), one.spoken)
 
     async def note(self, shown: Shown, key: str, value: Any) -> None:
         """Keep JSON-like data with the conversation of a request."""
         shown.conversation.notes[key] = value
         if not shown.is_kept_elsewhere:
-            await self._save(shown.conversation.name)
+            same = (one for one in self._known.values() if one.notes is shown.conversation.notes)
+            await self._save(shown.conversation.name, next(same, shown.conversation))
 
     @asynccontextmanager
     async def reading(
@@ -346,35 +421,39 @@ class Conversations:
         Nothing is shown, and no event comes of it. The arguments and errors are those of `view`.
         """
         said = as_list(messages)
-        one = await self._earlier(said, key, state)
+        one = (await self._earlier(said, key, state)).best
         async with memory_behind(one.state, self._call(one), self.form.pieces(said)) as memory:
             yield memory
 
     # Finding
 
-    async def _earlier(
-        self, said: Sequence[Any], key: str | None, state: Mapping[str, Any] | None
-    ) -> Conversation:
+    async def _earlier(self, said: Sequence[Any], key: str | None, state: Mapping[str, Any] | None) -> _Found:
         """Return what is known of a list's conversation."""
         if key is not None and state is not None:
-            return self._known_as(key, state)
+            return _Found(self._known_as(key, state))
         pieces = self.form.pieces(said)
         name = beginning_of(pieces) if key is None else key
-        return await self._find(name, pieces) if state is None else self._known_as(name, state)
+        if state is not None:
+            return _Found(self._known_as(name, state))
+        return await self._find(name, pieces, is_named=key is not None)
 
-    async def _find(self, name: str, pieces: Sequence[Sequence[Any]]) -> Conversation:
+    async def _find(self, name: str, pieces: Sequence[Sequence[Any]], *, is_named: bool) -> _Found:
         """Return the conversation under a name that a list shares most with, its state included."""
         found = [one for one in list(self._known.values()) if one.name == name]
-        for saved in await self._saved(name) or ():
-            if all(saved["state"] != one.state for one in found):
-                one = Conversation(name, saved["spoken"], saved["state"], self._store_for())
-                found.append(replace(one, notes=dict(saved.get("notes", {}))))
-        if len(found) > 1:
-            spoken = spoken_of(pieces)
-            shared = [count_same(one.spoken, spoken) for one in found]
-            # Of those that share as much the last one is what another process did since.
-            return max(zip(shared, range(len(found)), found, strict=True))[-1]
-        return found[0] if found else Conversation(name, [], {}, self._store_for())
+        saved, fault = await self._saved(name)
+        for each in saved or ():
+            for one in found:
+                if one.spoken == each["spoken"]:  # another process may have seen that it was left
+                    one.left_at = one.left_at or each.get("left_at")
+            if all(each["state"] != one.state for one in found):
+                one = Conversation(name, each["spoken"], each["state"], self._store_for())
+                found.append(replace(one, notes=dict(each.get("notes", {})), left_at=each.get("left_at")))
+        spoken = spoken_of(pieces) if len(found) > 1 else []
+        shared = [_shared(one.spoken, spoken) for one in found]
+        # Of those that share as much the last one is what another process did since.
+        best = max(zip(shared, range(len(found)), found, strict=True), default=None)
+        one = Conversation(name, [], {}, self._store_for()) if best is None else best[-1]
+        return _Found(one, found, is_named, fault)
 
     def _known_as(self, name: str, state: Mapping[str, Any]) -> Conversation:
         """Return the conversation that has this very state, its memory at hand; else one with that alone.
@@ -393,50 +472,87 @@ class Conversations:
 
     # Keeping
 
-    def _keep(self, shown: Conversation) -> None:
-        """Keep a conversation in the place of what it goes on from, and no more of all than is bounded."""
-        for one in list(self._known.values()):
-            if one.name == shown.name and one.spoken == shown.spoken[: len(one.spoken)]:
-                del self._known[id(one)]
+    def _keep(self, shown: Conversation, found: _Found, now: float) -> list[Conversation]:
+        """Keep a conversation in the place of what it goes on from, and no more of all than is bounded.
+
+        Returns:
+            Those in whose place it says something else, from now on.
+        """
+        known = list(self._known.values())
+        left = list[Conversation]()
+        for one in [*known, *(one for one in (found.best, *found.all) if one not in known)]:
+            if one.name == shown.name and shown.goes_on_from(one.spoken):
+                self._known.pop(id(one), None)
+            elif one.left_at is None and _departs(shown, one, is_named=found.is_named):
+                one.left_at = now
+                self._known[id(one)] = one
+                left.append(one)
         self._known[id(shown)] = shown
         while len(self._known) > MOST:
             self._known.popitem(last=False)
         for one in list(self._known.values())[:-MOST_MEMORIES]:
             if isinstance(one.state, KeptState):
                 one.state.kept = None
+        return left
 
-    async def _saved(self, name: str) -> list[dict[str, Any]] | None:
-        """Return what was saved under a name; None where it cannot be read now."""
+    def _take_what_is_over(self, shown: Conversation, found: _Found, now: float) -> list[Conversation]:
+        """Let go of the conversations that no list has said for `branch_seconds`, and return them."""
+        others = {id(one): one for one in [*self._known.values(), *found.all] if one is not shown}
+        over = [
+            one
+            for one in others.values()
+            if is_over(one.left_at, now, self.config.branch_seconds) and not shown.goes_on_from(one.spoken)
+        ]
+        for one in over:
+            self._known.pop(id(one), None)
+        return over
+
+    async def _saved(self, name: str) -> tuple[list[Saved] | None, Exception | None]:
+        """Return what was saved under a name, and why it was not read.
+
+        None for what is not to be written over: it cannot be read now, or a newer release set it.
+        """
+        record: Any = None
         try:
             record = None if self._states is None else await _done(self._states.get(name))
-        except Exception:
-            logger.warning("states: what stands under %r was not read", name, exc_info=True)
-            return None
-        if record is None:
-            return []
-        found = record.get("conversations") if isinstance(record, Mapping) else None
-        if not isinstance(found, list) or record.get("version") != _VERSION:
-            raise InvalidStateError(
-                f"states: what stands under {name!r} was not set by an adapter of this release"
-            )
-        return found
+            return [] if record is None else conversations_in(record, name), None
+        except Exception as error:
+            logger.warning("states: what stands under %r was not read: %r", name, error)
+            is_lost = isinstance(error, InvalidStateError) and not is_newer(record)
+            return [] if is_lost else None, error
 
-    async def _save(self, name: str) -> None:
+    async def _save(
+        self,
+        name: str,
+        now: Conversation,
+        left: Sequence[Conversation] = (),
+        over: Sequence[Conversation] = (),
+    ) -> None:
+        """Save what is known of a conversation, and what became of others that stand under a name.
+
+        Args:
+            name: where to save.
+            now: it may have another name, or be known no more.
+            left: those in whose place lists say something else.
+            over: those that are to be forgotten.
+        """
         if self._states is None:
             return
-        saved = await self._saved(name)
-        if saved is None:  # written over, it would be lost
+        saved, _ = await self._saved(name)
+        if saved is None:
             return
-        kept = [one for one in list(self._known.values()) if one.name == name]
-        others = [one for one in saved if not any(_goes_on(one, now) for now in kept)]
-        ours = [{"spoken": one.spoken, "state": dict(one.state), "notes": one.notes} for one in kept]
-        newest = [*others, *ours][-MOST_UNDER_A_NAME:]
+        kept = [now] if now.name == name and id(now) in self._known else []
+        gone = [*kept, *(one for one in over if one.name == name)]
+        others = [one for one in saved if not any(each.goes_on_from(one["spoken"]) for each in gone)]
+        for one in left:
+            others = [one.to_saved() if each["spoken"] == one.spoken else each for each in others]
         try:
-            await _done(self._states.set(name, {"version": _VERSION, "conversations": newest}))
+            await _done(self._states.set(name, record_of([*others, *(one.to_saved() for one in kept)])))
         except Exception:
             logger.warning("states: nothing was set under %r", name, exc_info=True)
 
-    async def _tell(self, event: CompressionEvent) -> None:
+    async def _tell(self, key: str | None, event: CompressionEvent) -> None:
+        event = replace(event, key=key)
         logger.info("%s", event)
         told = None if self._on_event is None else self._on_event(event)
         if inspect.isawaitable(told):
@@ -480,9 +596,36 @@ async def key_of(key: KeyOf | None, request: Any) -> str | None:
     return found
 
 
-def _goes_on(saved: Mapping[str, Any], now: Conversation) -> bool:
-    """Tell whether a conversation goes on where a saved one ends."""
-    return bool(saved["spoken"] == now.spoken[: len(saved["spoken"])])
+def _named(one: Conversation) -> set[str]:
+    """Return the refs that the state of a conversation names; what cannot be read names nothing."""
+    try:
+        return named_in(one.state)
+    except InvalidStateError:
+        return set()
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
+    """Return how much two lists share: pieces at the beginning, and in all."""
+    return count_same(one, other), len(set(one).intersection(other))
+
+
+def _departs(shown: Conversation, one: Conversation, *, is_named: bool) -> bool:
+    """Tell whether a list says something else in the place of a conversation.
+
+    It begins as that did, or has at least half of it. Another name is, without a key, one whose first message
+    went: more than half of the list stands there.
+    """
+    if not (one.spoken and shown.spoken):
+        return False
+    if one.name != shown.name:
+        if is_named or one.key is not None or shown.spoken[0] not in one.spoken:
+            return False
+        least = len(shown.spoken) + 1
+    elif one.spoken[0] == shown.spoken[0]:
+        return True
+    else:
+        least = min(len(one.spoken), len(shown.spoken))
+    return 2 * len(set(one.spoken).intersection(shown.spoken)) >= least
 
 
 def _added(earlier: CompressionStats | None, result: CompressionResult) -> CompressionStats:

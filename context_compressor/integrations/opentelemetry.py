@@ -17,7 +17,8 @@ _SCOPE = "context_compressor"
 class OpenTelemetryEvents:
     """Record every event of a memory: `CompressedMemory(on_event=OpenTelemetryEvents())`.
 
-    Metrics, each with the attribute `context_compressor.event.kind`:
+    Metrics, each with the attributes `context_compressor.event.kind` and, where the event has a key,
+    `gen_ai.conversation.id`:
 
     - `context_compressor.events`, a counter;
     - `context_compressor.event.duration`, a histogram in seconds;
@@ -65,6 +66,8 @@ class OpenTelemetryEvents:
     def __call__(self, event: CompressionEvent) -> None:
         """Record an event."""
         attributes = {**self._attributes, "context_compressor.event.kind": event.kind}
+        if event.key is not None:
+            attributes["gen_ai.conversation.id"] = sendable(event.key)
         self._events.add(1, attributes)
         self._duration.record(event.seconds, attributes)
         self._view.record(event.tokens_after, attributes)

@@ -64,10 +64,16 @@ class Branches(Generic[T]):
         """Hand one over: it is the conversation at hand now."""
         self._branches.remove(branch)
 
-    def expire(self) -> None:
-        """Let go of those that were left too long ago."""
+    def over(self) -> list[Branch[T]]:
+        """Return those that were left too long ago."""
         oldest = time.monotonic() - self._seconds
-        self._drop([branch for branch in self._branches if branch.left_at < oldest])
+        return [branch for branch in self._branches if branch.left_at <= oldest]
+
+    def expire(self) -> bool:
+        """Let go of those that were left too long ago; tell whether there were any."""
+        over = self.over()
+        self._drop(over)
+        return bool(over)
 
     def drop(self, keys: Collection[str] | None = None) -> None:
         """Let go of those that hold one of these messages, which was deleted or changed; None: of all."""

@@ -110,6 +110,7 @@ class HistoryFollower(ViewMaker):
             or state.fresh
             or state.tokens > state.budget.due_tokens
             or state.budget.is_due
+            or self.branches.over()
         )
 
     async def is_at_head(self) -> bool:

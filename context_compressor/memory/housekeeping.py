@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import ENDING_SECONDS, Background
@@ -115,6 +116,7 @@ class Housekeeper:
 
     async def tidy_up(self) -> None:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
+        self._tracker.branches.expire()
         self.background.drop_outdated(self._tracker.state)
         await self._give_up_dropped()
         await self._drop_gone()
@@ -190,7 +192,8 @@ class Housekeeper:
         self.background.totals.events += len(events)
         if self._on_event is None:
             return
-        for event in events:
+        key = getattr(self._tracker.history, "session_id", None)
+        for event in events if key is None else [replace(event, key=key) for event in events]:
             try:
                 answer = self._on_event(event)
                 if inspect.isawaitable(answer):
@@ -233,6 +236,7 @@ class Housekeeper:
             self.background.drop()
         if self.handing_over is not None:
             await self.handing_over.aclose()
+        self._tracker.branches.drop()  # nobody can go back to them
         await self.tidy_up()
         await self._end_following(ENDING_SECONDS)
         if not self.event_lock.locked():  # else who holds it gives the lease back

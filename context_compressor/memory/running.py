@@ -99,7 +99,7 @@ class EventRunner(Housekeeper):
         """
         events, is_quiet = list[CompressionEvent](), False
         try:
-            is_quiet = await self._bring_up_to_date(events, summary)
+            is_quiet = await self._bring_up_to_date(events, summary) and not self._tracker.branches.expire()
             shown = show(self._tracker.state)
         finally:
             if events or not is_quiet or self.background.has_dropped:

@@ -8,18 +8,28 @@ import json
 import logging
 import os
 import stat
+import time
 import weakref
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from context_compressor.compression.config import as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.saved import write_state
-from context_compressor.memory.stateless import TOOLS_KEY, CompressionResult, acompress_messages
+from context_compressor.memory.stateless import TOOLS_KEY, Call, CompressionResult, compress, let_go
+from context_compressor.messages.forms import FORMS
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.folders import PLAIN_FLAGS, disk_error, make_directory, refuse_link
+from context_compressor.offload.folders import (
+    PLAIN_FLAGS,
+    disk_error,
+    make_directory,
+    refs_of_states_in,
+    refuse_link,
+)
 from context_compressor.offload.locks import locked
 from context_compressor.tokens.counter import TokenCounter
 
@@ -44,11 +54,13 @@ class SessionView(NamedTuple):
 class Sessions:
     """Make views of conversations whose states are kept under names, across processes.
 
-    A state is a file beside the store's texts: it counts to them, and goes with them. Calls of one session
-    run one after the other, in this process and between processes; on a disk without locks only in this one.
+    A state is a file beside the store's texts: it counts to them, and goes with them. What a list says no
+    more is removed when its time is over (`branch_seconds`), unless another session names it. Calls of one
+    session run one after the other, in this process and between processes; on a disk without locks only in
+    this one.
 
     Args:
-        store: where texts go. Nothing is removed from it, since other sessions may name the same texts.
+        store: where texts go.
         counter: measures messages.
         wait_seconds: how long a call waits for another process at the same session.
     """
@@ -104,17 +116,15 @@ class Sessions:
     async def _compress(
         self, messages: Iterable[Any], state: dict[str, Any], path: Path, fields: dict[str, Any]
     ) -> SessionView:
-        options: dict[str, Any] = {
-            "store": self._store,
-            "counter": self._counter,
-            "on_event": _tell,
-            **fields,
-        }
+        call = Call(as_config(None, fields), self._store, None, self._counter, FORMS["chat"])
+        make = partial(compress, list(messages), call, on_event=_tell, system=None)
         try:
-            result = await acompress_messages(messages, state={**state, TOOLS_KEY: True}, **options)
+            result = await make(state={**state, TOOLS_KEY: True})
         except InvalidStateError as error:
             logger.warning("%s is not used, the view is made anew: %s", path, error)
-            result = await acompress_messages(messages, state={**_NEW, TOOLS_KEY: True}, **options)
+            result = await make(state={**_NEW, TOOLS_KEY: True})
+        # Texts are read back without a list here: what another session names has to stay.
+        await let_go(result.state, time.time(), lambda: refs_of_states_in(path.parent, but=path.name))
         try:
             await write_state(path, result.state)
         except OSError as error:

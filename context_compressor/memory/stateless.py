@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 import operator
+import time
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
@@ -38,8 +39,10 @@ from context_compressor.messages.chat import as_list, has_marker, set_markers, s
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
 from context_compressor.messages.msg import Msg, copy_json
 from context_compressor.messages.parts import plain_texts
+from context_compressor.offload.pages import parse_page
 from context_compressor.offload.store import (
     REF_PATTERN,
+    REF_PREFIX,
     InMemoryOffloadStore,
     KeepingStore,
     OffloadStore,
@@ -59,6 +62,9 @@ T = TypeVar("T")
 _VERSION = 1
 TOOLS_KEY = "names_tools"
 """Where a state says that the agent has the tools."""
+LEFT_KEY = "left"
+"""Where a state says which texts in the store no list says any more, by the digits of their refs, and since
+when, in seconds since 1970. Without the scheme they count for no ref that the state names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +112,9 @@ async def acompress_messages(
             what an earlier call returned, in which stand-ins take the place of messages.
         form: the shape of messages, in and out.
         config: thresholds.
-        store: where texts that leave the view go, those that `state` carries included; nothing is removed
-            from it, since other states may name the same texts (quotas bound it). Without one, `state`
-            carries them.
+        store: where texts that leave the view go, those that `state` carries included. What the list says no
+            more is removed from it by the first call after `branch_seconds`; another state that names the
+            same text reads it from its own list then. Without a store, `state` carries them.
         summarizer: who writes summaries; extractive when None.
         counter: measures messages; offline tiktoken when None.
         on_event: receives every event.
@@ -138,6 +144,7 @@ async def acompress_messages(
         refused=refused,
         system=system,
     )
+    await let_go(result.state, time.time())
     own = [copy_json(one) if isinstance(one, dict) else one for one in result.messages]
     form_name: FormName = "chat" if isinstance(form, Form) else form
     return replace(result, messages=own, _form=form_name)
@@ -215,6 +222,7 @@ async def compress(
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()
     if memory._tracker.state.names_tools:
         result_state[TOOLS_KEY] = True
+    result_state.note_left()
     memory.face = Face()  # what the tools are called from is another matter
     own = [(one.ids, piece) for one, piece in zip(kept.listed, said, strict=True)]
     shown = shape.finish(memory._written(memory._tracker.state, shape, own), listed, system)
@@ -238,6 +246,8 @@ class _Kept:
     """What it was made with."""
     carried: InMemoryOffloadStore
     """Texts that the state carries."""
+    left: dict[str, float | None]
+    """Refs of texts in the store that no list says any more, and since when; None: since this call."""
     named: set[str]
     """Refs in what was handed over."""
     seen: Counter[str]
@@ -256,10 +266,33 @@ class _Kept:
         return list(self._spoken)
 
 
+class _LeavingStore(KeepingStore):
+    """Note what a memory no longer names: it is removed when it has not been said for long enough."""
+
+    def __init__(self, wrapped: OffloadStore, left: dict[str, float | None]) -> None:
+        super().__init__(wrapped)
+        self._left = left
+
+    async def delete(self, ref: str) -> None:
+        """Note that the text under `ref` is to be removed."""
+        self._left.setdefault(ref, None)
+
+
 class KeptState(dict[str, Any]):
     """A state, and the memory that it was saved from, as long as nobody else holds either."""
 
     kept: _Kept | None = None
+
+    def note_left(self) -> None:
+        """Say which texts no list says any more."""
+        assert self.kept is not None
+        left = self.kept.left
+        for ref in [ref for ref in left if self.kept.memory._tracker.state.ledger.is_live(ref)]:
+            del left[ref]  # it is said again
+        told = {ref.removeprefix(REF_PREFIX): since for ref, since in sorted(left.items())}
+        self.pop(LEFT_KEY, None)
+        if told:
+            self[LEFT_KEY] = told
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return dict, (dict(self),)  # a copy is the data alone
@@ -306,6 +339,50 @@ async def memory_behind(
             state.kept = kept
 
 
+async def let_go(
+    state: Mapping[str, Any], now: float, held: Callable[[], Container[str]] = frozenset
+) -> None:
+    """Remove from the store what no list has said for `branch_seconds`; what fails is tried by the next call.
+
+    Args:
+        state: what `compress` returned just now; it says what is left.
+        now: seconds since 1970.
+        held: returns the refs of texts that others are known to name.
+    """
+    assert isinstance(state, KeptState)
+    kept = state.kept
+    assert kept is not None
+    state.note_left()
+    left, seconds = kept.left, kept.call.config.branch_seconds
+    # A clock that was put back must not make it wait for longer.
+    left.update({ref: int(now if since is None else min(since, now)) for ref, since in left.items()})
+    over = [ref for ref, since in left.items() if now - (since or 0) >= seconds and ref not in kept.named]
+    if over and kept.call.store is not None:
+        try:
+            others = held()
+            over = [ref for ref in over if ref not in others]
+        except OffloadError as error:
+            logger.warning("nothing is removed from the store now: %s", error)
+            over = []
+        for ref in await remove_texts(kept.call.store, over, kept.call.config.store_timeout_seconds):
+            left.pop(ref, None)
+    state.note_left()
+
+
+async def remove_texts(store: OffloadStore, refs: Iterable[str], timeout_seconds: float) -> list[str]:
+    """Remove texts from a store, each within so many seconds; return the refs of those that are gone."""
+    gone: list[str] = []
+    for ref in refs:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await store.delete(ref)
+        except Exception as error:
+            logger.warning("texts that no list says any more were not removed, the first for: %r", error)
+            break
+        gone.append(ref)
+    return gone
+
+
 def _inline(call: Call) -> Call:
     """The memory ends with a call, and nothing that it prepared would be used."""
     return call._replace(config=call.config.model_copy(update={"background_ratio": None}))
@@ -325,13 +402,16 @@ async def _begin(earlier: Mapping[str, Any], call: Call, said: Sequence[Sequence
     named = _refs_named(history)
     if store is not None:
         carried = await _hand_over(carried, store, settings.store_timeout_seconds)
-    used = KeepingStore(store) if store is not None else KeepingStore(carried, named)
+    left: dict[str, float | None] = {
+        f"{REF_PREFIX}{digits}": since for digits, since in earlier.get(LEFT_KEY, {}).items()
+    }
+    used = _LeavingStore(store, left) if store is not None else KeepingStore(carried, named)
     memory = CompressedMemory(base, settings, used, summarizer, counter)
     # Not `load_state_dict`, which would read the history once more.
     memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
     if earlier.get(TOOLS_KEY):
         memory.offer_tools()
-    return _Kept(memory, call, carried, named, seen, listed)
+    return _Kept(memory, call, carried, left, named, seen, listed)
 
 
 def _read(
@@ -369,7 +449,10 @@ def _read(
 
 def _refs_named(messages: Sequence[Msg]) -> set[str]:
     """Return the refs in what was handed over: who keeps views as the conversation still reads by them."""
-    return {ref for msg in messages for text in plain_texts(msg) for ref in REF_PATTERN.findall(text)}
+    texts = (text for msg in messages for text in plain_texts(msg))
+    named = ((text, REF_PATTERN.findall(text)) for text in texts)
+    # A page shows lines of a text whose message the list has, or had.
+    return {ref for text, refs in named if refs and parse_page(text) is None for ref in refs}
 
 
 async def _hand_over(
@@ -417,4 +500,10 @@ def _check_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
             f"state.version: this release reads {_VERSION}, the state has {state.get('version')!r}; "
             "without a state the view is made anew"
         )
+    left = state.get(LEFT_KEY, {})
+    if not isinstance(left, Mapping) or not all(
+        REF_PATTERN.fullmatch(f"{REF_PREFIX}{digits}") and type(since) in (int, float)
+        for digits, since in left.items()
+    ):
+        raise InvalidStateError(f"state.{LEFT_KEY}: expected seconds since 1970 by digits of refs")
     return state

@@ -159,7 +159,6 @@ class ListFollower:
 
     async def _follow(self, said: Sequence[Sequence[Any]], known: Listed, is_any: bool, form: Form) -> Listed:
         """Do so; return what is known of the list then."""
-        self._tracker.branches.expire()
         if not known.synced:
             known.synced = await self._read_synced(said, known, form)
         same = shared(known.synced, said)

@@ -22,6 +22,7 @@ from context_compressor.errors import (
     OffloadFullError,
     OffloadPermissionError,
 )
+from context_compressor.offload.store import REF_PATTERN
 
 logger = logging.getLogger(__name__)
 
@@ -341,3 +342,26 @@ def check_limit(name: str, value: object, *, whole: bool = False) -> None:
         raise InvalidArgumentError(f"{name}: expected {expected} or None, got {type(value).__name__}")
     if not value >= 0:
         raise ValueError(f"{name} ({value}) must not be below 0; None sets no limit")
+
+
+def refs_of_states_in(directory: Path, *, but: str = "") -> set[str]:
+    """Return the refs that the states of conversations beside the texts name, and some more, maybe.
+
+    Args:
+        directory: of the texts.
+        but: the name of a state that is left out.
+
+    Raises:
+        OffloadError: one cannot be read.
+    """
+    named: set[str] = set()
+    with suppress(FileNotFoundError):
+        for file in directory.iterdir():
+            if SESSION_FILE.fullmatch(file.name) and file.suffix == ".json" and file.name != but:
+                try:
+                    named.update(REF_PATTERN.findall(file.read_text("utf-8", "replace")))
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    raise OffloadError(f"{file}: cannot be read: {error.strerror}") from error
+    return named

@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,6 +83,114 @@ async def test_each_event_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "context_compressor")
     await follow(Conversations(max_total_tokens=BUDGET), "a", 30)
     assert any("tokens became" in record.getMessage() for record in caplog.records)
+
+
+SECRET = "The quagga is at 7719. " + "Remember the lake. " * 60
+
+
+class TestWhatAListSaysNoMore:
+    """It goes when it was not said for `branch_seconds`, wherever in the list it stood."""
+
+    @pytest.fixture(autouse=True)
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000_000.0
+        monkeypatch.setattr(module.time, "time", lambda: self.now)
+
+    @staticmethod
+    def said_in(states: Table, store: FileOffloadStore) -> list[str]:
+        """Return where the secret still stands."""
+        rows = [key for key, row in states.rows.items() if "quagga" in row]
+        return [*rows, *(file.name for file in store.directory.rglob("*") if "quagga" in _text_of(file))]
+
+    @pytest.mark.parametrize(
+        ("place", "key", "elsewhere"),
+        [
+            ("first", "ada", True),
+            ("first", None, False),  # in another process nothing leads to the row of another first message
+            ("middle", "ada", False),
+            ("middle", None, True),
+            ("result", "ada", True),
+            ("last", "ada", False),
+        ],
+    )
+    async def test_row_and_texts(self, tmp_path: Any, place: str, key: str | None, elsewhere: bool) -> None:
+        states, store, summarizer = Table(), FileOffloadStore(tmp_path), Noting()
+        options: Dict = {
+            "max_total_tokens": BUDGET,
+            "states": states,
+            "store": store,
+            "summarizer": summarizer,
+        }
+        conversations = Conversations(**options)
+        turns = [turn("ada", number) for number in range(30)]
+        at = 29 if place == "last" else 9
+        turns[at][-1 if place == "result" else 0]["content"] += SECRET
+        said = [system("be brief"), *(one for each in turns for one in each)]
+        before = [one for each in turns[:-1] for one in each]
+        await conversations.view([said[0], *before], key=key)
+        await conversations.view(said, key=key)
+        assert self.said_in(states, store) or place == "last"
+        gone = [one for one in said if "quagga" not in json.dumps(one)]
+        if place == "first":
+            del gone[1]
+        if place == "result":  # its call goes with it
+            gone = [one for one in gone if f"ada{at}" not in json.dumps(one)]
+        shown = await conversations.view(gone, key=key)
+        assert "quagga" not in json.dumps(shown.messages)
+        self.now += 3_000
+        asked = len(summarizer.requests)
+        one = Conversations(**options) if elsewhere else conversations
+        await one.view(said, key=key)
+        assert len(summarizer.requests) == asked  # a list that goes back pays for nothing twice
+        await one.view(gone, key=key)
+        assert len(summarizer.requests) == asked
+        self.now += 3_600
+        one = Conversations(**options) if elsewhere else conversations
+        await one.view([*gone, user("go on")], key=key)
+        assert self.said_in(states, store) == []
+        view = await one.view([*gone, user("go on")], key=key)
+        async with one.memory(view) as memory:
+            for ref in await memory.reachable_refs():
+                assert await store.read(ref)
+
+    async def test_at_once_where_no_time_is_given(self, tmp_path: Any) -> None:
+        states, store = Table(), FileOffloadStore(tmp_path)
+        conversations = Conversations(max_total_tokens=BUDGET, states=states, store=store, branch_seconds=0)
+        said = conversation("ada", 30)
+        said[4]["content"] = SECRET
+        await conversations.view(said, key="ada")
+        assert self.said_in(states, store)
+        await conversations.view([*said[:4], *said[7:]], key="ada")
+        assert self.said_in(states, store) == []
+
+    async def test_a_text_that_another_conversation_says_stays(self, tmp_path: Any) -> None:
+        store = FileOffloadStore(tmp_path)
+        conversations = Conversations(max_total_tokens=BUDGET, store=store, branch_seconds=0)
+        said = conversation("both", 30)
+        await conversations.view(said, key="ada")
+        bob = await conversations.view(said, key="bob")
+        await conversations.view(said[-1:], key="ada")
+        async with conversations.memory(bob) as memory:
+            assert set(await memory.reachable_refs()) <= set(await store.refs())
+
+    async def test_the_state_that_a_framework_keeps(self, tmp_path: Any) -> None:
+        store = FileOffloadStore(tmp_path)
+        conversations = Conversations(max_total_tokens=BUDGET, store=store)
+        said = conversation("ada", 30)
+        said[4]["content"] = SECRET
+        state = json.loads(json.dumps((await conversations.view(said, key="t", state={})).state))
+        state = (await conversations.view([*said[:4], *said[7:]], key="t", state=state)).state
+        assert "quagga" not in json.dumps(state)
+        assert self.said_in(Table(), store)
+        self.now += 3_600
+        again = Conversations(max_total_tokens=BUDGET, store=store)
+        saved = json.loads(json.dumps(state))
+        await again.view([*said[:4], *said[7:], user("go on")], key="t", state=saved)
+        assert self.said_in(Table(), store) == []
+
+
+def _text_of(file: Path) -> str:
+    return file.read_bytes().decode("utf-8", "replace") if file.is_file() else ""
 
 
 @pytest.mark.parametrize("key", ["ada", None])
@@ -228,10 +337,54 @@ async def test_what_is_wrong_is_refused_at_the_door() -> None:
         await Conversations().view([user("hi")], key=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="key: expected a function"):
         await key_of(lambda _: 5, None)  # type: ignore[arg-type,return-value]
-    states = Table()
-    await states.set("k", {"something": "else"})
-    with pytest.raises(InvalidStateError, match="'k'"):
-        await Conversations(states=states).view([user("hi")], key="k")
+
+
+NEWER: Dict = {"version": 2, "conversations": "another form"}
+
+
+@pytest.mark.parametrize("on_failure", ["fallback", "raise"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"something": "else"},
+        ["no", "record"],
+        NEWER,
+        {"version": 1, "conversations": [{"state": {}}]},
+        {"version": 1, "conversations": [{"spoken": [], "state": {"version": 9}}]},
+        {
+            "version": 1,
+            "conversations": [{"spoken": [], "state": {"version": 1, "compression": {"version": 2}}}],
+        },
+    ],
+    ids=str,
+)
+async def test_a_row_that_cannot_be_read_is_made_anew_and_an_event_says_so(row: Any, on_failure: Any) -> None:
+    states, events = Table(), list[CompressionEvent]()
+    await states.set("ada", row)
+    options: Dict = {"states": states, "on_event": events.append, "max_total_tokens": BUDGET}
+    conversations = Conversations(on_failure=on_failure, **options)
+    said = conversation("a", 4)
+    if on_failure == "raise":
+        with pytest.raises(InvalidStateError, match="state"):
+            await conversations.view(said, key="ada")
+        return
+    shown = await conversations.view(said, key="ada")
+    assert shown.messages == (await Conversations(max_total_tokens=BUDGET).view(said)).messages
+    [event] = [one for one in events if one.kind == "failure"]
+    assert event.key == "ada"
+    assert str(event).startswith("ada: failure (what was kept of the conversation was not read): Invalid")
+    assert (await states.get("ada") == NEWER) == (row == NEWER)  # what a newer release set is left to it
+
+
+async def test_events_and_their_log_lines_name_the_conversation(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "context_compressor")
+    events: list[CompressionEvent] = []
+    conversations = Conversations(max_total_tokens=BUDGET, on_event=events.append)
+    await asyncio.gather(*(follow(conversations, tag, 12, key=f"{tag}\n7") for tag in ("ada", "bob")))
+    assert {event.key for event in events} == {"ada\n7", "bob\n7"}
+    assert {record.getMessage().partition(":")[0] for record in caplog.records} == {"ada 7", "bob 7"}
+    await follow(conversations, "cyd", 12)
+    assert events[-1].key is None
 
 
 async def test_tools_of_one_find_no_word_of_another_that_went_on_from_the_same_messages() -> None:

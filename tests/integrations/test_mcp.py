@@ -304,6 +304,24 @@ async def test_collections_keep_a_state_as_long_as_its_texts(tmp_path: Path) -> 
     assert names_in(tmp_path) == [".store"]
 
 
+async def test_what_no_session_says_any_more_goes_when_its_time_is_over(tmp_path: Path) -> None:
+    store = FileOffloadStore(tmp_path, "agent")
+    sessions = Sessions(store, TiktokenCounter())
+    fields: dict[str, Any] = {"max_total_tokens": 2_000, "branch_seconds": 0}
+
+    async def texts_after(name: str, said: list[Any]) -> set[str]:
+        await sessions.compress(said, name, **fields)
+        return set(await store.refs())
+
+    both = await texts_after("ada", turns(24))
+    assert await texts_after("bob", turns(24)) == both
+    assert (
+        await texts_after("ada", [{"role": "user", "content": "Hello."}]) == both
+    )  # bob's tools read them without a list
+    assert both
+    assert await texts_after("bob", [{"role": "user", "content": "Hello."}]) == set()
+
+
 async def test_a_state_that_cannot_be_kept_spoils_no_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,11 +147,25 @@ async def test_a_branch_is_let_go_of_when_its_time_is_over() -> None:
     memory = memory_of(store=store, branch_seconds=0)
     await memory.view([BRIEF, *said("a", 20)])
     assert await store.refs()
-    short = [BRIEF, user("a-question"), assistant("Else."), user("And?")]
-    await memory.view(short, reset=True)
-    await memory.view([*short, assistant("So.")])
-    await memory.compress_now()
-    assert not set(await store.refs()) - set(await memory.reachable_refs())
+    await memory.view([BRIEF, user("a-question"), assistant("Else."), user("And?")], reset=True)
+    assert await store.refs() == []
+
+
+@pytest.mark.parametrize("way", ["at the next request", "when the memory is closed"])
+async def test_a_branch_that_nobody_goes_back_to_leaves_no_text(way: str) -> None:
+    store = InMemoryOffloadStore()
+    memory = memory_of(store=store)
+    short = [BRIEF, *said("a", 1), user("Else?")]
+    await memory.view([BRIEF, *said("a", 20)])
+    await memory.view(short)
+    assert set(await store.refs()) > set(await memory.reachable_refs())
+    if way == "at the next request":
+        for branch in memory._tracker.branches:
+            branch.left_at -= 3_600
+        await memory.view(short)
+    else:
+        await memory.aclose()
+    assert set(await store.refs()) == set(await memory.reachable_refs())
 
 
 async def test_what_is_deleted_is_in_no_branch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
+from context_compressor.memory.kept import is_over
 from context_compressor.memory.listed import digest_of, wires_of
 from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
@@ -147,13 +149,21 @@ class Talk:
 
     def _fill(self, said: list[Any], notes: Dict) -> list[Any]:
         """Return the caller's list with what is ours: beside his calls, and answered inside just now."""
-        known = {one["after"]: Beside(**one) for one in notes.get(_NOTED, [])}
-        filled = list(said)
+        noted: list[Dict] = notes.get(_NOTED, [])
+        known = {one["after"]: Beside(**one) for one in noted}
+        filled, now = list(said), time.time()
         found: list[tuple[int, Beside]] = []
+        places: set[str] = set()
         for at, place, piece in self._places(said) if known else ():
+            places.add(place)
             beside = known.get(place)
             if beside is not None and set(beside.ids) == set(self.wire.calls_in(piece)):
                 found.append((at, beside))
+        for one in noted:
+            one["left_at"] = None if one["after"] in places else one.get("left_at") or now
+        seconds = self._conversations.config.branch_seconds
+        if noted:
+            notes[_NOTED] = [one for one in noted if not is_over(one["left_at"], now, seconds)]
         for at, beside in reversed(found):
             filled = self.wire.put_back(filled, at, beside)
         return [*filled, *self._inside]

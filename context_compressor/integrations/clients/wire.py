@@ -61,6 +61,8 @@ class Beside:
     """What was answered inside before that reply."""
     was_streamed: bool = False
     """Whether the caller has what the model said inside as part of the reply."""
+    left_at: float | None = None
+    """Since when no list goes on from there, in seconds since 1970; None: one does."""
 
 
 class Reader(Protocol):

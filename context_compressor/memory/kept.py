@@ -1,0 +1,77 @@
+"""What is kept of conversations under a key, beyond a process: its form, and what no list says any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from context_compressor.compression.edits import refs_in
+from context_compressor.errors import InvalidStateError
+from context_compressor.memory.saved import SAVED_KEY
+from context_compressor.memory.stateless import LEFT_KEY
+from context_compressor.offload.store import REF_PREFIX
+
+MOST_UNDER_A_KEY = 8
+"""Lists under one key whose states are kept beyond a process: an agent's, and those of agents it calls."""
+_VERSION = 1
+
+Saved = dict[str, Any]
+"""A conversation: `spoken`, what stands for each piece of its list; `state`, as `compress_messages` returns
+it; `notes` of an adapter; and `left_at`, where lists say something else in its place."""
+
+
+def conversations_in(record: object, key: str) -> list[Saved]:
+    """Return the conversations that a record holds.
+
+    Raises:
+        InvalidStateError: it is no such record.
+    """
+    found = record.get("conversations") if isinstance(record, Mapping) else None
+    if not isinstance(found, list) or record.get("version") != _VERSION:  # type: ignore[attr-defined]
+        raise InvalidStateError(
+            f"states: what stands under {key!r} was not set by an adapter of this release"
+        )
+    for one in found:
+        spoken = one.get("spoken") if isinstance(one, Mapping) else None
+        if not (
+            isinstance(spoken, list)
+            and all(isinstance(id, str) for id in spoken)
+            and isinstance(one.get("state"), dict)
+            and isinstance(one.get("notes", {}), dict)
+            and isinstance(one.get("left_at"), int | float | None)
+        ):
+            raise InvalidStateError(f"states: what stands under {key!r} is no list of conversations")
+    return found
+
+
+def is_newer(record: object) -> bool:
+    """Tell whether a release set a record that came after this one."""
+    version = record.get("version") if isinstance(record, Mapping) else None
+    return type(version) is int and version > _VERSION
+
+
+def record_of(conversations: Sequence[Saved]) -> dict[str, Any]:
+    """Return what is kept under a key."""
+    return {"version": _VERSION, "conversations": list(conversations)[-MOST_UNDER_A_KEY:]}
+
+
+def named_in(state: Mapping[str, Any]) -> set[str]:
+    """Return the refs that a state names.
+
+    Raises:
+        InvalidStateError: it cannot be read.
+    """
+    saved = state.get(SAVED_KEY)
+    ledger = saved.get("ledger") if isinstance(saved, Mapping) else None
+    entries = ledger.get("entries") if isinstance(ledger, Mapping) else None
+    return set(refs_in(entries if isinstance(entries, list) else ()))
+
+
+def left_in(state: Mapping[str, Any]) -> set[str]:
+    """Return the refs of the texts that a state is to remove when their time is over."""
+    return {f"{REF_PREFIX}{digits}" for digits in state.get(LEFT_KEY, ())}
+
+
+def is_over(left_at: float | None, now: float, seconds: float) -> bool:
+    """Tell whether something has not been said for so many seconds."""
+    return left_at is not None and now - min(left_at, now) >= seconds
