@@ -12,7 +12,7 @@ from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import Plan, PlannedSegment, Reason, Situation
 from context_compressor.compression.stub_draft import StubDraft
-from context_compressor.compression.units import Unit, newest_request, staying_messages
+from context_compressor.compression.units import Unit, newest_request, staying_messages, with_callers
 
 SUMMARY_RATIO = 1 / 5
 """Tokens of a segment per token of the messages that it stands for, and share of the budget that it holds at
@@ -307,7 +307,7 @@ class Draft(StubDraft):
         for units in batches:
             if self.projected <= self.situation.config.budget:
                 return
-            for unit in units:
+            for unit in with_callers(units):
                 self.leaving.setdefault(unit.key, unit)
             self._plan_groups()
 

@@ -27,6 +27,7 @@ from context_compressor.messages.exchanges import (
     ExchangeBuilder,
     ExchangeMessage,
 )
+from context_compressor.messages.loading import tools_called_by, tools_loaded_by
 from context_compressor.messages.msg import PROVENANCE, Msg
 from context_compressor.messages.parts import (
     Part,
@@ -120,6 +121,16 @@ class ViewItem:
             return 0.0
         per_character = self.source_tokens.total / max(1, len(str(self.source.content)))
         return sum(len(line) * per_character + _LINE_TOKENS for line in self.standing)
+
+    @cached_property
+    def loaded_tools(self) -> frozenset[str]:
+        """The names of the tools that it loads, without which they are not called."""
+        return tools_loaded_by(self.source)
+
+    @cached_property
+    def called_tools(self) -> frozenset[str]:
+        """The names of the tools that it calls."""
+        return tools_called_by(self.source)
 
     def texts(self) -> Iterator[tuple[Part, int]]:
         """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""

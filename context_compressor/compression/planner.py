@@ -24,7 +24,7 @@ from context_compressor.compression.plans import (
     Situation,
     Step,
 )
-from context_compressor.compression.units import Unit, is_crowded, newest_request
+from context_compressor.compression.units import Unit, is_crowded, newest_request, with_callers
 
 FILLED_SHARE = 0.75
 """Share of the budget that compacting alone may leave filled: with less room the next event would soon
@@ -87,7 +87,7 @@ def _force(draft: Draft) -> None:
     # What cannot stay whatever leaves, as reasoning beyond the budget, goes before anything suffers for it.
     huge = [u for u in draft.units if not (u.fixed or u.volatile) and draft.least_tokens(u) > budget]
     if huge:
-        draft.compress(huge, 0)
+        draft.compress(with_callers(huge), 0)
     draft.stub_results(old=False, above=2 * draft.full_stub, goal=goal)
     draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
     recent = _recent(draft)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
@@ -40,10 +40,12 @@ class Unit:
     volatile: bool = False
     """Comes and goes by its mark, unless it is pinned, too; enters a segment only with its like, and last."""
     kept: bool = False
-    """The first user message, what the user asked for last, or the newest later instruction: leaves only when
-    nothing else is left."""
+    """The first user message, what the user asked for last, the newest later instruction, or what loads tools
+    that are called: leaves only when nothing else is left."""
     recent: bool = False
     """Among the last messages, which stay word for word as long as the budget allows."""
+    callers: list[Unit] = field(default_factory=list)
+    """Those that call tools which it loads: it is kept while they stand, and fixed where one of them is."""
 
     @property
     def compressible(self) -> bool:
@@ -87,7 +89,32 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     request = newest_request(units)
     if request is not None and not request.recent:
         request.kept = True  # however long the agent has been at work on it
+    _keep_loaders(units)
     return units
+
+
+def _keep_loaders(units: Sequence[Unit]) -> None:
+    loaders: dict[str, Unit] = {}
+    for unit in units:
+        called = {name for item in unit.items for name in item.called_tools}
+        for loader in {id(one): one for name in called if (one := loaders.get(name))}.values():
+            loader.callers.append(unit)
+        loaders.update((name, unit) for item in unit.items for name in item.loaded_tools)
+    for unit in reversed(units):
+        unit.kept = unit.kept or bool(unit.callers)
+        unit.fixed = unit.fixed or any(caller.fixed for caller in unit.callers)
+
+
+def with_callers(units: Iterable[Unit]) -> list[Unit]:
+    """Return units and those that cannot stay without them, since they call what these load."""
+    found: dict[ItemKey, Unit] = {}
+    todo = list(reversed([*units]))
+    while todo:
+        unit = todo.pop()
+        if unit.key not in found:
+            found[unit.key] = unit
+            todo += unit.callers
+    return list(found.values())
 
 
 def _bears(unit: Unit, marked: Collection[str]) -> bool:

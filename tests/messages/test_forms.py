@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from random import Random
 from typing import Any
 
 import pytest
@@ -30,7 +31,14 @@ from context_compressor import (
 from context_compressor.messages.parts import other_parts
 from context_compressor.messages.repair import MISSING_RESULT
 from tests.support import anthropic_rules, responses_rules, validity
-from tests.support.form_strategies import anthropic_histories, responses_histories
+from tests.support.form_strategies import (
+    anthropic_histories,
+    random_anthropic,
+    random_responses,
+    responses_histories,
+)
+from tests.support.random_anthropic import FOUND as SONAR
+from tests.support.random_responses import FOUND as RADAR
 
 Dict = dict[str, Any]
 COUNTER = TiktokenCounter()
@@ -878,6 +886,30 @@ def test_views_of_whatever_a_provider_accepts_are_accepted(
             assert json.dumps(write(read(view))) == json.dumps(view)
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("form", "draw", "rules", "found"),
+    [
+        pytest.param("responses", random_responses, responses_rules, RADAR, id="responses"),
+        pytest.param("anthropic", random_anthropic, anthropic_rules, SONAR, id="anthropic"),
+    ],
+)
+def test_no_view_calls_a_tool_whose_loading_left(form: Any, draw: Any, rules: Any, found: str) -> None:
+    rng, calls, shown = Random(5), 0, 0
+    for _ in range(40):
+        said = draw(rng, 8)
+        memory = CompressedMemory(max_total_tokens=rng.randrange(2_000, 8_000), background_ratio=None)
+        if refused(form, said) or f'"name": "{found}"' not in json.dumps(said):
+            continue
+        try:
+            view = memory.view_sync(said, form=form)
+        except ContextOverflowError:
+            continue
+        assert rules.unloaded(view, found) == []
+        calls += json.dumps(said).count(f'"name": "{found}"')
+        shown += json.dumps(view).count(f'"name": "{found}"')
+    assert calls > shown > 3
 
 
 @pytest.mark.parametrize(("form", "histories", "read", "write"), CASES)

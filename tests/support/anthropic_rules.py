@@ -53,6 +53,17 @@ def problems(
     return found
 
 
+def unloaded(messages: Sequence[Any], found: str) -> list[str]:
+    """Return the calls of a tool that stand before, or without, the reference that loads it."""
+    is_there, calls = False, []
+    for message in messages:
+        for block in blocks_of(message):
+            if block.get("type") == "tool_use" and block.get("name") == found and not is_there:
+                calls.append(str(block.get("id")))
+            is_there = is_there or f'"tool_name": "{found}"' in json.dumps(block)
+    return calls
+
+
 def thinking_of(messages: Sequence[Any]) -> dict[str, str]:
     """Return, for each call by id, the signatures of the thinking that its message holds before it."""
     found: dict[str, str] = {}

@@ -8,6 +8,9 @@ from typing import Any
 
 from tests.support.form_pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
 
+FOUND = "sonar_scan"
+"""A tool that the model knows from where a search for tools found it."""
+REFERENCE: Dict = {"type": "tool_reference", "tool_name": FOUND}
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result", "search_result"})
 
 
@@ -27,6 +30,7 @@ class _History:
         self._thinks = pieces.one_in(2)
         self._marks = not pieces.one_in(3)
         self._owed: list[Dict] = []
+        self._names = NAMES
 
     def write(self, turns: int) -> list[Dict]:
         draw = self._draw
@@ -95,7 +99,7 @@ class _History:
         if draw.one_in(2):
             blocks.append(self._text())
         if draw.one_in(8):
-            blocks += [*self._hosted(), *self._later_thoughts(blocks)]
+            blocks += [*self._ran(), *self._later_thoughts(blocks)]
         if draw.one_in(8):
             for call, result in (self._hosted(), self._hosted())[: draw.pick((1, 1, 2))]:
                 blocks.append(call)
@@ -103,6 +107,7 @@ class _History:
         calls = [self._call() for _ in range(draw.pick((1, 1, 1, 2, 3, 4)))]
         blocks += calls
         results = draw.order([self._result(call["id"]) for call in calls])
+        self._load(results)
         if draw.one_in(6):
             results += [draw.keys(self._given()) for _ in range(draw.pick((1, 2)))]
         return [
@@ -140,7 +145,19 @@ class _History:
     def _opening(self) -> list[Dict]:
         """What an assistant's message begins with: results that are owed, else thoughts."""
         owed, self._owed = self._owed, []
+        self._load(owed)
         return owed or self._thoughts()
+
+    def _load(self, found: list[Dict]) -> None:
+        """From a result that names it on the model may call the tool that is found."""
+        if "tool_reference" in json.dumps(found):
+            self._names = (*NAMES, FOUND, FOUND, FOUND)
+
+    def _ran(self) -> list[Dict]:
+        """A call that Anthropic runs itself, and its result in the same message."""
+        pair = [*self._hosted()]
+        self._load(pair)
+        return pair
 
     def _answer(self) -> str | list[Dict]:
         draw = self._draw
@@ -148,7 +165,7 @@ class _History:
         if not blocks and draw.one_in(3):
             return draw.text()
         if draw.one_in(8):
-            blocks += [*self._hosted(), *self._later_thoughts(blocks)]
+            blocks += [*self._ran(), *self._later_thoughts(blocks)]
         if draw.one_in(20):
             blocks.append({"type": "future_block", "data": {"text": draw.text()}})
         for _ in range(draw.pick((1, 1, 2))):
@@ -184,7 +201,7 @@ class _History:
 
     def _call(self) -> Dict:
         draw = self._draw
-        call = {"type": "tool_use", "id": draw.fresh("toolu"), "name": draw.pick(NAMES)}
+        call = {"type": "tool_use", "id": draw.fresh("toolu"), "name": draw.pick(self._names)}
         return {**call, "input": json.loads(draw.pick(ARGUMENTS)), **draw.some(caller={"type": "direct"})}
 
     def _result(self, call_id: str) -> Dict:
@@ -196,6 +213,8 @@ class _History:
         if kind == 1:
             result["content"] = draw.pick(([], "", draw.output() + "x"))
             result["is_error"] = bool(result["content"])
+        elif kind == 2 and draw.one_in(3):
+            result["content"] = [dict(REFERENCE)]
         elif kind < 5:
             texts = [draw.output() + "." for _ in range(draw.pick((1, 1, 2)))]
             result["content"] = [{"type": "text", "text": text} for text in texts]
@@ -241,11 +260,20 @@ class _History:
             ),
             ("bash_code_execution", {"command": "ls"}, {"type": "bash_code_execution_result", **ran}),
             ("code_execution", {"code": "print(1)"}, {"type": "code_execution_result", **ran}),
+            (
+                "tool_search_tool_bm25",
+                {"query": "sonar"},
+                {"type": "tool_search_tool_search_result", "tool_references": [dict(REFERENCE)]},
+            ),
         )
         name, given, content = draw.pick([one for one in kinds if wanted in (None, one[0])])
         return (
             {"type": "server_tool_use", "id": call_id, "name": name, "input": given},
-            {"type": f"{name}_tool_result", "tool_use_id": call_id, "content": content},
+            {
+                "type": f"{name.removesuffix('_tool_bm25')}_tool_result",
+                "tool_use_id": call_id,
+                "content": content,
+            },
         )
 
     def _mark(self, messages: list[Dict]) -> None:

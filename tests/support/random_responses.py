@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 from tests.support.form_pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
+
+FOUND = "radar_scan"
+"""A tool that the model knows from where a search for tools found it."""
+DEFINITION: Dict = {"type": "function", "name": FOUND, "parameters": {}, "strict": False}
 
 
 def random_responses(rng: Random, turns: int) -> list[Dict]:
@@ -20,6 +25,8 @@ class _History:
         self._with_ids = not pieces.one_in(4)
         self._encrypted = not self._with_ids or pieces.one_in(2)
         self._reasons = not pieces.one_in(3)
+        self._owed: list[Dict] = []
+        self._names = NAMES
 
     def write(self, turns: int) -> list[Dict]:
         items: list[Dict] = []
@@ -28,9 +35,9 @@ class _History:
         for _ in range(turns):
             items.append(self._user())
             for _ in range(self._draw.pick((0, 0, 1, 1, 2, 3))):
-                items += self._round()
-            if not self._draw.one_in(6):
-                items += [*self._thoughts(), self._message("final_answer")]
+                items += self._program() if self._draw.one_in(12) else self._round()
+            if self._owed or not self._draw.one_in(6):
+                items += [*self._opening(), self._message("final_answer")]
             if self._draw.one_in(10):
                 items.append(self._aside())
         return [self._draw.keys(item) for item in items]
@@ -80,9 +87,9 @@ class _History:
     def _round(self) -> list[Dict]:
         """What one response holds, with the outputs of its calls behind it."""
         draw = self._draw
-        items = self._thoughts()
+        items = self._opening()
         if draw.one_in(5):
-            items += [self._hosted(), *self._thoughts()]
+            items += [*self._hosted(), *self._thoughts()]
         if draw.one_in(4):
             items.append(self._message("commentary"))
         if draw.one_in(20):
@@ -94,7 +101,33 @@ class _History:
         outputs = draw.order([output for _, output in pairs])
         if draw.one_in(12):
             outputs.insert(1, self._user())
+        self._load(outputs)
         return items + outputs
+
+    def _program(self) -> list[Dict]:
+        """A program that OpenAI runs, which calls the client's functions; its output is owed then."""
+        draw = self._draw
+        call_id = draw.fresh("call")
+        program = {"type": "program", "id": draw.fresh("pg"), "call_id": call_id, "code": "look()"}
+        items = [*self._opening(), {**program, "fingerprint": "c2ln"}]
+        for _ in range(draw.pick((1, 2, 3))):
+            pairs = [self._function() for _ in range(draw.pick((1, 1, 2)))]
+            for call, _ in pairs:
+                call["caller"] = {"type": "program", "caller_id": call_id}
+            items += [*(call for call, _ in pairs), *draw.order([output for _, output in pairs])]
+        output = {"type": "program_output", "id": draw.fresh("po"), "call_id": call_id}
+        self._owed.append({**output, "result": draw.output(), "status": "completed"})
+        return items
+
+    def _opening(self) -> list[Dict]:
+        """What a response begins with: outputs of programs that are owed, and thoughts."""
+        owed, self._owed = self._owed, []
+        return [*owed, *self._thoughts()]
+
+    def _load(self, found: list[Dict]) -> None:
+        """From an output that defines it on the model may call the tool that is found."""
+        if FOUND in json.dumps(found):
+            self._names = (*NAMES, FOUND, FOUND, FOUND)
 
     def _thoughts(self) -> list[Dict]:
         draw = self._draw
@@ -170,15 +203,19 @@ class _History:
             return self._computer(call_id)
         if kind == 5:
             same = {"call_id": call_id, "execution": "client", "status": "completed"}
-            found = {"type": "function", "name": draw.pick(NAMES), "parameters": {}, "strict": False}
+            found = {**DEFINITION, "name": draw.pick((FOUND, *NAMES))}
             call = {**self._id("ts"), "type": "tool_search_call", **same, "arguments": {"query": "files"}}
             return call, {"type": "tool_search_output", **same, "tools": [found][: draw.number(0, 1)]}
-        text = draw.pick(ARGUMENTS)
-        call = {**self._id("fc"), "type": "function_call", "call_id": call_id, "name": draw.pick(NAMES)}
+        call, output = self._function()
+        return {**call, **extra}, output
+
+    def _function(self) -> tuple[Dict, Dict]:
+        draw = self._draw
+        call_id = draw.fresh("call")
+        call = {**self._id("fc"), "type": "function_call", "call_id": call_id}
+        call |= {"name": draw.pick(self._names), "arguments": draw.pick(ARGUMENTS)}
         output = {"type": "function_call_output", "call_id": call_id, "output": self._output()}
-        return {**call, "arguments": text, **extra}, output | draw.some(
-            id=draw.fresh("fco"), status="completed"
-        )
+        return call, output | draw.some(id=draw.fresh("fco"), status="completed")
 
     def _output(self) -> str | list[Dict]:
         draw = self._draw
@@ -221,8 +258,13 @@ class _History:
         shot = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG}"}
         return call, {"type": "computer_call_output", "call_id": call_id, "output": shot}
 
-    def _hosted(self) -> Dict:
+    def _hosted(self) -> list[Dict]:
         draw = self._draw
+        if draw.one_in(6):
+            self._names = (*NAMES, FOUND, FOUND, FOUND)
+            same = {"call_id": None, "execution": "server", "status": "completed"}
+            call = {**self._id("ts"), "type": "tool_search_call", **same, "arguments": {"paths": ["radar"]}}
+            return [call, {**self._id("to"), "type": "tool_search_output", **same, "tools": [DEFINITION]}]
         server = {"server_label": "docs", "name": "search", "arguments": '{"q": "x"}'}
         kinds: tuple[tuple[str, Dict], ...] = (
             ("ws", {"type": "web_search_call", "action": {"type": "search", "query": "x"}}),
@@ -235,7 +277,7 @@ class _History:
             ("mcp", {"type": "mcp_call", **server, "output": draw.output(), "error": None}),
         )
         prefix, fields = draw.pick(kinds)
-        return {"id": draw.fresh(prefix), **fields, "status": "completed"}
+        return [{"id": draw.fresh(prefix), **fields, "status": "completed"}]
 
     def _aside(self) -> Dict:
         """Something that stands between two turns."""

@@ -6,6 +6,7 @@ other rule names its source. What is not known here is taken as it is: hosted ca
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -159,6 +160,17 @@ def needs_of(items: Sequence[Any]) -> dict[str, str]:
     return found
 
 
+def unloaded(items: Sequence[Any], found: str) -> list[str]:
+    """Return the calls of a tool that stand before, or without, the output of a search that defines it."""
+    is_there, calls = False, []
+    for item in items:
+        kind = kind_of(item)
+        is_there = is_there or (kind == "tool_search_output" and found in json.dumps(item))
+        if kind == "function_call" and item.get("name") == found and not is_there:
+            calls.append(str(item.get("call_id")))
+    return calls
+
+
 def kind_of(item: Any) -> str:
     """Return an item's kind; those with a role need not name it. "" for what has none."""
     if not isinstance(item, dict):
@@ -178,6 +190,7 @@ class _Checker:
         self._ids: set[str] = set()
         self._calls: dict[str, str] = {}
         self._answered: set[str] = set()
+        self._programs: set[str] = set()
         self._unsettled: list[str] = []
         self._references = 0
         self._trigger = False
@@ -206,6 +219,7 @@ class _Checker:
         self._follow_reasoning(kind, item)
         if kind in _MAY_BE_HOSTED and item.get("call_id") is None:
             return
+        self._follow_programs(where, kind, item)
         if kind in OUTPUT_OF:
             self._read_call(kind, item)
         elif kind in OUTPUT_OF.values():
@@ -243,6 +257,21 @@ class _Checker:
             self._unsettled.clear()
         if kind == "item_reference":
             self._references += 1
+
+    def _follow_programs(self, where: str, kind: str, item: Dict) -> None:
+        """A program runs from its item to its output; what it calls stands between."""
+        caller, call_id = item.get("caller"), str(item.get("call_id"))
+        if isinstance(caller, dict) and caller.get("caller_id") not in (None, *self._programs):
+            self.found.append(f"No program found for {where}.caller.caller_id {caller['caller_id']}.")
+        if kind == "program":
+            self._programs.add(call_id)
+        elif kind == "program_output" and call_id not in self._programs:
+            self.found.append(f"No program found for program output with call_id {call_id}.")
+        elif kind == "program_output":
+            self._programs.remove(call_id)
+        elif kind == "message" and item.get("role") == "user":
+            self.found += [f"No output found for program {one}." for one in sorted(self._programs)]
+            self._programs.clear()
 
     def _refuse_unsettled(self) -> None:
         # continuedev/continue#8933; that a hosted call settles it, too: vercel/ai#7099.

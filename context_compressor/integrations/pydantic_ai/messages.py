@@ -13,6 +13,8 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     RetryFeedbackPart,
     RetryPromptPart,
     SpeechPart,
@@ -393,7 +395,8 @@ def _answers_calls(message: ModelRequest) -> bool:
 
 def _steers(part: Any) -> bool:
     """Tell whether a call or its return is one by which the framework knows what the model may use."""
-    return isinstance(part, ToolCallPart | ToolReturnPart) and part.tool_kind in _STEERING
+    kinds = ToolCallPart | ToolReturnPart | NativeToolCallPart | NativeToolReturnPart
+    return isinstance(part, kinds) and part.tool_kind in _STEERING
 
 
 def _is_content(part: Any) -> bool:
