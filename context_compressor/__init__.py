@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from context_compressor.backends.fsspec import FsspecOffloadStore as FsspecOffloadStore
-    from context_compressor.backends.redis import RedisMemory as RedisMemory
-    from context_compressor.backends.redis_store import RedisOffloadStore as RedisOffloadStore
-    from context_compressor.backends.sqlalchemy import AsyncSQLAlchemyMemory as AsyncSQLAlchemyMemory
-    from context_compressor.backends.sqlalchemy import SQLAlchemyMemory as SQLAlchemyMemory
-    from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore as SQLAlchemyOffloadStore
+    from context_compressor.backends.fsspec import FsspecOffloadStore
+    from context_compressor.backends.redis import RedisMemory
+    from context_compressor.backends.redis_store import RedisOffloadStore
+    from context_compressor.backends.sqlalchemy import AsyncSQLAlchemyMemory, SQLAlchemyMemory
+    from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
     from context_compressor.compression.config import CompressionConfig
     from context_compressor.errors import (
         ConflictError,
@@ -58,8 +57,8 @@ if TYPE_CHECKING:
     from context_compressor.services.base import MemoryService
     from context_compressor.services.handover import HandOver
     from context_compressor.services.in_memory import InMemoryMemoryService
-    from context_compressor.services.redis import RedisMemoryService as RedisMemoryService
-    from context_compressor.services.sqlalchemy import SQLAlchemyMemoryService as SQLAlchemyMemoryService
+    from context_compressor.services.redis import RedisMemoryService
+    from context_compressor.services.sqlalchemy import SQLAlchemyMemoryService
     from context_compressor.summarizers.dashscope import DashScopeSummarizer
     from context_compressor.summarizers.extracts import ExtractiveSummarizer
     from context_compressor.summarizers.fallback import FallbackSummarizer
@@ -70,70 +69,77 @@ if TYPE_CHECKING:
     from context_compressor.tokens.tiktoken import TiktokenCounter
     from context_compressor.tools.tools import OffloadTools
 
-__all__ = [
-    "CompressedMemory",
-    "CompressionConfig",
-    "CompressionEvent",
-    "CompressionResult",
-    "CompressionStats",
-    "ConflictError",
-    "ContextCompressorError",
-    "ContextOverflowError",
-    "DashScopeSummarizer",
-    "ExtractiveSummarizer",
-    "FallbackSummarizer",
-    "FileOffloadStore",
-    "Form",
-    "HandOver",
-    "History",
-    "InMemoryMemory",
-    "InMemoryMemoryService",
-    "InMemoryOffloadStore",
-    "InvalidArgumentError",
-    "InvalidMessageError",
-    "InvalidStateError",
-    "LoopError",
-    "MemoryBase",
-    "MemoryService",
-    "Msg",
-    "NotStartedError",
-    "OffloadCollisionError",
-    "OffloadCorruptError",
-    "OffloadError",
-    "OffloadFullError",
-    "OffloadKeyError",
-    "OffloadNotFoundError",
-    "OffloadPermissionError",
-    "OffloadStore",
-    "OffloadTools",
-    "OffloadWriteError",
-    "OpenAISummarizer",
-    "RedactionError",
-    "Summarizer",
-    "SummarizerError",
-    "SummarizerOverflowError",
-    "SummarizerTimeoutError",
-    "Summary",
-    "SummaryRejectedError",
-    "SummaryRequest",
-    "TiktokenCounter",
-    "TokenCounter",
-    "UnrelatedMessagesError",
-    "acompress_messages",
-    "collect_garbage",
-    "compress_messages",
-    "from_anthropic",
-    "from_openai",
-    "from_responses",
-    "in_turn",
-    "is_overflow",
-    "limit_in",
-    "ref_of",
-    "to_anthropic",
-    "to_openai",
-    "to_responses",
-]
-"""Names that need no extra. What stands over databases and Redis is here as well, by its names."""
+    __all__ = [
+        "AsyncSQLAlchemyMemory",
+        "CompressedMemory",
+        "CompressionConfig",
+        "CompressionEvent",
+        "CompressionResult",
+        "CompressionStats",
+        "ConflictError",
+        "ContextCompressorError",
+        "ContextOverflowError",
+        "DashScopeSummarizer",
+        "ExtractiveSummarizer",
+        "FallbackSummarizer",
+        "FileOffloadStore",
+        "Form",
+        "FsspecOffloadStore",
+        "HandOver",
+        "History",
+        "InMemoryMemory",
+        "InMemoryMemoryService",
+        "InMemoryOffloadStore",
+        "InvalidArgumentError",
+        "InvalidMessageError",
+        "InvalidStateError",
+        "LoopError",
+        "MemoryBase",
+        "MemoryService",
+        "Msg",
+        "NotStartedError",
+        "OffloadCollisionError",
+        "OffloadCorruptError",
+        "OffloadError",
+        "OffloadFullError",
+        "OffloadKeyError",
+        "OffloadNotFoundError",
+        "OffloadPermissionError",
+        "OffloadStore",
+        "OffloadTools",
+        "OffloadWriteError",
+        "OpenAISummarizer",
+        "RedactionError",
+        "RedisMemory",
+        "RedisMemoryService",
+        "RedisOffloadStore",
+        "SQLAlchemyMemory",
+        "SQLAlchemyMemoryService",
+        "SQLAlchemyOffloadStore",
+        "Summarizer",
+        "SummarizerError",
+        "SummarizerOverflowError",
+        "SummarizerTimeoutError",
+        "Summary",
+        "SummaryRejectedError",
+        "SummaryRequest",
+        "TiktokenCounter",
+        "TokenCounter",
+        "UnrelatedMessagesError",
+        "acompress_messages",
+        "collect_garbage",
+        "compress_messages",
+        "from_anthropic",
+        "from_openai",
+        "from_responses",
+        "in_turn",
+        "is_overflow",
+        "limit_in",
+        "ref_of",
+        "to_anthropic",
+        "to_openai",
+        "to_responses",
+    ]
 
 _MODULES = {
     "AsyncSQLAlchemyMemory": "backends.sqlalchemy",
@@ -210,8 +216,17 @@ _MODULES = {
 second for all that a memory needs: whoever only counts tokens or reads chat dicts does not pay for it."""
 
 
+def _names() -> list[str]:
+    """Return what `import *` brings: all names but those whose extra is missing, which would fail it."""
+    from context_compressor.errors import is_extra_missing
+
+    return [name for name, module in _MODULES.items() if not is_extra_missing(module)]
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use (PEP 562)."""
+    if name == "__all__":
+        return _names()
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from context_compressor.errors import naming_extras

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copyreg
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 from urllib.parse import unquote
 
@@ -137,6 +140,12 @@ _EXTRAS = {"fsspec": "fsspec", "redis": "redis", "sqlalchemy": "sql"}
 """What to install where a package of a backend is missing."""
 
 
+def is_extra_missing(module: str) -> bool:
+    """Tell whether a module of ours, such as "backends.redis_store", is over a package that is missing."""
+    package = module.rpartition(".")[2].partition("_")[0]
+    return package in _EXTRAS and find_spec(package) is None
+
+
 @contextmanager
 def naming_extras() -> Iterator[None]:
     """Name the extra where a package of a backend is missing.
@@ -204,6 +213,27 @@ def check_members(
     if missing:
         text = f"{argument}: a {type(value).__name__} is not {expected}; it lacks {', '.join(missing)}"
         raise InvalidArgumentError(f"{text}; {mend}" if mend else text)
+
+
+def check_options(
+    options: Iterable[str], *takers: Callable[..., Any], known: Iterable[str] = (), what: str = "option"
+) -> None:
+    """Refuse an option by name that there is not, and name the nearest that there is.
+
+    Args:
+        options: names that were given.
+        takers: functions and classes whose arguments there are.
+        known: others that there are; where none is near, these are named.
+        what: what an option is called.
+    """
+    names = [*known]
+    for taker in takers:
+        names += [one.name for one in signature(taker).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    for option in options:
+        if option not in names:
+            near = get_close_matches(option, names, n=1)
+            mend = f"did you mean {near[0]}?" if near else f"the {what}s are {', '.join([*known] or names)}"
+            raise InvalidArgumentError(f"{option}: there is no such {what}; {mend}")
 
 
 def check_number(

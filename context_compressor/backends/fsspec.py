@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
@@ -64,6 +66,9 @@ class FsspecOffloadStore(PackedOffloadStore):
         super().__init__(Packing(compress_above, encryption_key), name, max_bytes)
         if not isinstance(url, str) or not url:
             raise InvalidArgumentError(f"url: expected such as 's3://bucket/texts', got {url!r}")
+        for option in options:  # a file system passes over what it does not know
+            if near := get_close_matches(option, signature(FsspecOffloadStore).parameters, n=1, cutoff=0.8):
+                raise InvalidArgumentError(f"{option}: there is no such option; did you mean {near[0]}?")
         try:
             protocol = fsspec.utils.get_protocol(url)
             self._class: Any = fsspec.get_filesystem_class(protocol)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, check_options
 
 _Count = Annotated[int, Strict()]
 """Of tokens, messages or images; a float or a string is refused, and not made one."""
@@ -140,6 +140,11 @@ class CompressionConfig(BaseModel):
                 "max_view_messages or a call asks for it, never because it would be cheaper; leave it "
                 "out, and say by target_ratio how much an event leaves"
             )
+        if isinstance(data, dict):
+            try:
+                check_options(data, known=_names(), what="field")
+            except InvalidArgumentError as error:
+                raise ValueError(str(error)) from None
         return data
 
     @model_validator(mode="after")
@@ -202,17 +207,26 @@ class CompressionConfig(BaseModel):
         object.__setattr__(self, "preview_tokens", preview)
 
 
-def as_config(config: CompressionConfig | None, fields: Mapping[str, Any]) -> CompressionConfig:
+def _names() -> tuple[str, ...]:
+    return (*CompressionConfig.model_fields, "working_summary_mode")
+
+
+def as_config(
+    config: CompressionConfig | None, fields: Mapping[str, Any], *takers: Callable[..., Any]
+) -> CompressionConfig:
     """Return thresholds that are given at once or one by one.
+
+    Args:
+        config: all of them.
+        fields: some.
+        takers: what was called with them; the names of its other arguments may be meant, too.
 
     Raises:
         InvalidArgumentError: both ways, or a field that there is not.
         ValueError: thresholds that cannot be, or cannot work together.
     """
-    known = [*CompressionConfig.model_fields, "working_summary_mode"]
-    unknown = [name for name in fields if name not in known]
-    if unknown:
-        raise InvalidArgumentError(f"{unknown[0]}: there is no such field; the fields are {', '.join(known)}")
+    current = [name for name in fields if name != "cached_price"]  # the config tells what became of that
+    check_options(current, *takers, known=_names(), what="field")
     if config is None:
         return CompressionConfig(**fields)
     if fields:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.summarizers.faults import Fault, fault_of
-from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.summarizers.protocol import Summarizer, check_summarizer
 from context_compressor.summarizers.provider import Answer, ProviderSummarizer, as_answer
 
 
@@ -89,6 +89,8 @@ def as_summarizer(
     if summarizer is None or callable(getattr(summarizer, "summarize", None)):
         found: Summarizer | None = summarizer
         return found
+    if isinstance(summarizer, str):
+        check_summarizer("summarizer", summarizer)
     raise InvalidArgumentError(
         f"summarizer: expected a summariser or a model of the framework's, got {type(summarizer).__name__}"
     )

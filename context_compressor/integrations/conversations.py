@@ -44,7 +44,7 @@ from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.summarizers.faults import is_overflow, limit_in, refuses_tools
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tokens.tiktoken import as_counter
 from context_compressor.tools.tools import OffloadTools, Wire
 
 logger = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Conversations:
             `branch_seconds` is removed; what a store no longer has is read from the list.
         summarizer: who writes summaries; extractive when None.
         on_event: receives every event; each is logged as well.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process; None: nowhere.
         with_tools: whether the agents have the read-back tools, which stand-ins then name.
         with_words: whether states have the words of stand-ins; else those are in the store, and states name
@@ -188,7 +188,7 @@ class Conversations:
         store: OffloadStore | None = None,
         summarizer: Summarizer | None = None,
         on_event: EventHook | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         states: States | None = None,
         with_tools: bool = True,
         with_words: bool = True,
@@ -200,10 +200,10 @@ class Conversations:
                 "states", states, "an object with async get(key) and set(key, state)", ("get", "set")
             )
         self.form = as_form(form)
-        self.config = as_config(None, fields)
+        self.config = as_config(None, fields, Conversations)
         self._store = store
         self._summarizer = summarizer
-        self._counter = TiktokenCounter() if counter is None else counter
+        self._counter = as_counter(counter)
         self._on_event = on_event
         self._states = states
         self._with_tools = with_tools

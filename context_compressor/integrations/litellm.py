@@ -58,7 +58,7 @@ class Compression(CustomLogger):
         summarizer: who writes summaries: a `Summarizer`, the name of a model, or a dict of arguments for
             `litellm.acompletion`, `model` among them. Extractive when None.
         on_event: receives every event.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process: anything with `async get(key)` and
             `set(key, state)`.
         tools: False: calls of tools are not LiteLLM's to answer.
@@ -77,7 +77,7 @@ class Compression(CustomLogger):
         store: OffloadStore | None = None,
         summarizer: Summarizer | str | Mapping[str, Any] | None = None,
         on_event: EventHook | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         states: States | None = None,
         key: KeyOf | None = None,
         tools: bool = False,

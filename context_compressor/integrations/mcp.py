@@ -25,7 +25,7 @@ from context_compressor.messages.text import dump_sendable, sendable
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.guide import LOAD_TOOL
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tokens.tiktoken import as_counter
 from context_compressor.tools.arguments import Arguments, FinalAnswer, show_value
 from context_compressor.tools.namespace import NamespaceTexts
 from context_compressor.tools.tools import OffloadTools
@@ -104,9 +104,9 @@ class ContextServer(_Base):
     """
 
     def __init__(
-        self, store: FileOffloadStore, *, counter: TokenCounter | None = None, **options: Any
+        self, store: FileOffloadStore, *, counter: TokenCounter | str | None = None, **options: Any
     ) -> None:
-        counter = TiktokenCounter() if counter is None else counter
+        counter = as_counter(counter)
         # In this form media are a URL under the name of their kind, and schemas those of chat.
         self._offloaded = OffloadTools(NamespaceTexts(store, counter), wire="dashscope")
         self._sessions = Sessions(store, counter)

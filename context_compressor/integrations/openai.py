@@ -47,7 +47,7 @@ def compressed(
     store: OffloadStore | None = None,
     summarizer: Summarizer | str | None = None,
     on_event: EventHook | None = None,
-    counter: TokenCounter | None = None,
+    counter: TokenCounter | str | None = None,
     **fields: Any,
 ) -> ClientT:
     """Return a copy of a client that sends views: chat completions and responses, streamed or not.
@@ -66,7 +66,7 @@ def compressed(
         summarizer: who writes summaries: a summariser, or the name of a model that this client asks;
             extractive when None.
         on_event: receives every event.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         fields: any field of `CompressionConfig`.
 
     Raises:

@@ -45,7 +45,7 @@ from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import measure_all_off_loop
-from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tokens.tiktoken import as_counter
 
 if TYPE_CHECKING:
     from context_compressor.integrations.agentscope.history import ForeignMemory
@@ -69,7 +69,8 @@ class CompressedMemory(MemoryBase):
             belong to this memory alone.
         summarizer: who writes summaries; an `ExtractiveSummarizer` (no model) when None. One that is remote
             works in the background, in a task of the running loop, until the memory is closed.
-        counter: measures messages, each once; a `TiktokenCounter` (offline) when None.
+        counter: measures messages, each once, or the name of a model whose tokens a `TiktokenCounter`
+            (offline) counts; the usual one when None.
         on_event: receives every `CompressionEvent`, sync or async; its errors are logged and contained.
         hand_over: a long-term memory that takes the messages which left the view, as `HandOver(memory)` makes
             it of one; no view waits for it, and what it did not take is handed over again.
@@ -93,7 +94,7 @@ class CompressedMemory(MemoryBase):
         config: CompressionConfig | None = None,
         store: OffloadStore | None = None,
         summarizer: Summarizer | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         on_event: EventHook | None = None,
         hand_over: Receiver | None = None,
         **fields: Any,
@@ -107,9 +108,9 @@ class CompressedMemory(MemoryBase):
         if isinstance(base, CompressedMemory):
             raise InvalidArgumentError(f"base: a {type(base).__name__} is compressed already; give its base")
         self.base = _as_memory(base)
-        self.config = as_config(config, fields)
+        self.config = as_config(config, fields, CompressedMemory)
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
-        self.counter: TokenCounter = TiktokenCounter() if counter is None else counter
+        self.counter: TokenCounter = as_counter(counter)
         extractive = ExtractiveSummarizer(self.counter)
         self._summarizer: Summarizer = extractive if summarizer is None else summarizer
         self._tracker = Tracker(history_of(self.base), self.config, self.counter, self.store)
@@ -463,6 +464,11 @@ class CompressedMemory(MemoryBase):
         check_json(state, "")
         return {**state, SAVED_KEY: self._save()}
 
+    if not TYPE_CHECKING:  # a checker shall go on refusing what there is not
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name)
+
     def __reduce__(self) -> NoReturn:
         # What copy and pickle ask. A copy would share the store, and delete from it what the other one needs.
         raise TypeError(
@@ -612,3 +618,24 @@ def _as_memory(base: Any) -> MemoryBase:
     from context_compressor.integrations.agentscope.history import as_memory
 
     return as_memory(base)
+
+
+_INSTEAD = {
+    "content": "await memory.get_history() gives the messages, get_memory(mark=...) those with a mark",
+    "retrieve": "await memory.search_history(query) finds messages",
+    "export": "await memory.get_history() gives the messages, await memory.save(path) writes the state",
+    "store_dir": "store= says where texts go, such as FileOffloadStore(path)",
+    "working_summary_mode": "memory.config.mode",
+}
+"""What took the place of attributes that memories of AgentScope's and ReMe's have."""
+
+
+def no_attribute(memory: object, name: str, config: str = "config") -> AttributeError:
+    """Return the error for an attribute that there is not; it says what took its place."""
+    instead = _INSTEAD.get(name)
+    if name in CompressionConfig.model_fields:
+        instead = f"memory.config.{name}"
+    said = f"{type(memory).__name__!r} object has no attribute {name!r}"
+    if instead is None:
+        return AttributeError(said, name=name, obj=memory)
+    return AttributeError(f"{said}; {instead.replace('memory.config', f'memory.{config}')}")

@@ -97,7 +97,7 @@ async def acompress_messages(
     config: CompressionConfig | None = None,
     store: OffloadStore | None = None,
     summarizer: Summarizer | None = None,
-    counter: TokenCounter | None = None,
+    counter: TokenCounter | str | None = None,
     on_event: EventHook | None = None,
     state: Mapping[str, Any] | None = None,
     prompt_tokens: int | None = None,
@@ -116,7 +116,7 @@ async def acompress_messages(
             more is removed from it by the first call after `branch_seconds`; another state that names the
             same text reads it from its own list then. Without a store, `state` carries them.
         summarizer: who writes summaries; extractive when None.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         on_event: receives every event.
         state: what an earlier call returned, for a conversation that goes on; None or empty for a new one.
         prompt_tokens: what the provider counted for the request with the earlier call's messages, as
@@ -134,7 +134,7 @@ async def acompress_messages(
         SummarizerError, OffloadError: only with `on_failure="raise"`.
     """
     check_collaborators(config, store, summarizer, counter, on_event)
-    call = Call(as_config(config, fields), store, summarizer, counter, as_form(form))
+    call = Call(as_config(config, fields, compress_messages), store, summarizer, counter, as_form(form))
     result = await compress(
         messages,
         call,
@@ -156,7 +156,7 @@ class Call(NamedTuple):
     config: CompressionConfig
     store: OffloadStore | None
     summarizer: Summarizer | None
-    counter: TokenCounter | None
+    counter: TokenCounter | str | None
     form: Form
     with_words: bool = True
     """Whether states have the words of stand-ins; else those are in the store, and states name them."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from context_compressor.backends.records import Standing
 from context_compressor.compression.edits import name_of
+from context_compressor.errors import check_options
 from context_compressor.memory.following import NOTHING
 from context_compressor.memory.history import Delete, Record, SetSummary, Withdraw
 from context_compressor.memory.in_memory import InMemoryMemory
@@ -17,6 +18,7 @@ class InMemoryMemoryService(MemoryService):
     """Keep sessions in this process; `stop` lets go of all of them."""
 
     def __init__(self, **options: Any) -> None:
+        check_options(options, MemoryService)
         super().__init__(**options)
         self._users: dict[str, dict[str, InMemoryMemory]] = {}
         self._stores: dict[tuple[str, str], InMemoryOffloadStore] = {}

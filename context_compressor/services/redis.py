@@ -11,7 +11,7 @@ from context_compressor.backends.redis import RedisHistory, RedisMemory
 from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over
 from context_compressor.backends.redis_store import RedisOffloadStore
 from context_compressor.backends.redis_users import UserSessions
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, check_options
 from context_compressor.services.base import MemoryService
 
 
@@ -55,6 +55,7 @@ class RedisMemoryService(MemoryService):
             check_keys(key_prefix, ttl_seconds)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(str(error).replace("key_ttl", "ttl_seconds")) from None
+        check_options(options, RedisMemoryService, MemoryService)
         if ttl_seconds is not None:  # the index tells no longer of what has ended
             options = {"idle_seconds": ttl_seconds, **options}
         super().__init__(max_messages_per_session=max_messages_per_session, **options)

@@ -13,7 +13,7 @@ from context_compressor.backends.records import Standing
 from context_compressor.backends.sqlalchemy import SQLAlchemyMemory
 from context_compressor.backends.sqlalchemy_sessions import remove_session, standings
 from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, check_options
 from context_compressor.services.base import MemoryService
 
 T = TypeVar("T")
@@ -32,6 +32,7 @@ class SQLAlchemyMemoryService(MemoryService):
     """
 
     def __init__(self, engine: AsyncEngine | str, **options: Any) -> None:
+        check_options(options, SQLAlchemyMemoryService, MemoryService)
         super().__init__(**options)
         if not isinstance(engine, AsyncEngine | str):
             raise InvalidArgumentError(

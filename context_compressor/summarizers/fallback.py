@@ -16,7 +16,7 @@ from context_compressor.summarizers.protocol import (
     name_of,
 )
 from context_compressor.tokens.counter import TokenCounter, check_counter
-from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tokens.tiktoken import as_counter
 
 
 class FallbackSummarizer:
@@ -42,7 +42,7 @@ class FallbackSummarizer:
         first: Summarizer,
         second: Summarizer,
         *more: Summarizer,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         timeout_seconds: float | None = 60.0,
     ) -> None:
         for place, summarizer in enumerate((first, second, *more), 1):
@@ -51,7 +51,7 @@ class FallbackSummarizer:
         if timeout_seconds is not None:
             check_number("timeout_seconds", timeout_seconds, is_above=True)
         self._summarizers = (first, second, *more)
-        self._counter: TokenCounter = TiktokenCounter() if counter is None else counter
+        self._counter: TokenCounter = as_counter(counter)
         self._in_parts = [InParts(summarizer, self._counter) for summarizer in self._summarizers]
         self._timeout_seconds = timeout_seconds
         self.remote = any(summarizer.remote for summarizer in self._summarizers)

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from context_compressor.errors import check_members
+from context_compressor.errors import InvalidArgumentError, check_members
 from context_compressor.messages.msg import Msg
 
 
@@ -78,6 +78,11 @@ def check_summarizer(argument: str, summarizer: object, mend: str = "") -> None:
     Raises:
         InvalidArgumentError: it is none; the text names what it lacks.
     """
+    if isinstance(summarizer, str):
+        raise InvalidArgumentError(
+            f"{argument}: {summarizer!r} is a name; give who asks that model, such as "
+            f"OpenAISummarizer({summarizer!r}) or DashScopeSummarizer({summarizer!r})"
+        )
     check_members(argument, summarizer, "a Summarizer", ("remote", "summarize"), mend)
 
 

@@ -32,12 +32,12 @@ class TokenCounter(Protocol):
 
 
 def check_counter(counter: object) -> None:
-    """Check at the door what is given as a counter; None stands for the default.
+    """Check at the door what is given as a counter: one, a model's name, or None for the default.
 
     Raises:
         InvalidArgumentError: it is none; the text names what it lacks.
     """
-    if counter is not None:
+    if not (counter is None or isinstance(counter, str)):
         members = ("count_text", "count_messages")
         check_members("counter", counter, "a TokenCounter", members, "leave it out for TiktokenCounter()")
 

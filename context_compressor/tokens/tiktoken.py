@@ -17,7 +17,7 @@ from context_compressor.messages.chat import (
 )
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.wire import beside, beside_content, form_name_of
-from context_compressor.tokens.counter import TOLD, MessageTokens, is_text, written_arguments
+from context_compressor.tokens.counter import TOLD, MessageTokens, TokenCounter, is_text, written_arguments
 from context_compressor.tokens.media import (
     ImageFormula,
     block_tokens,
@@ -196,6 +196,11 @@ class TiktokenCounter:
 
     def __repr__(self) -> str:
         return f"TiktokenCounter({'' if self.model is None else repr(self.model)})"
+
+
+def as_counter(counter: TokenCounter | str | None) -> TokenCounter:
+    """Return what counts: what was given, or a `TiktokenCounter` for the model of that name."""
+    return TiktokenCounter(counter) if counter is None or isinstance(counter, str) else counter
 
 
 def _overhead(msg: Msg, vocabulary: Vocabulary) -> int:

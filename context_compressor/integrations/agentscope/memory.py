@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial, wraps
-from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar
 
 try:
     from agentscope.memory import MemoryBase as AgentScopeMemoryBase
@@ -35,7 +35,7 @@ from context_compressor.integrations.agentscope.model import (
 )
 from context_compressor.integrations.asked import check_tools
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.compressed import CompressedMemory, no_attribute
 from context_compressor.memory.handover import Receiver
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.messages.chat import from_openai
@@ -123,7 +123,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         config: CompressionConfig | None = None,
         store: OffloadStore | None = None,
         summarizer: Summarizer | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         on_event: EventHook | None = None,
         hand_over: Receiver | None = None,
         toolkit: Toolkit | None = None,
@@ -151,7 +151,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         self._make_compressed = partial(
             CompressedMemory,
             base=InMemoryMemory() if base is None else base,
-            config=as_config(config, given),
+            config=as_config(config, given, AgentScopeCompressedMemory),
             summarizer=summarizer if model is None else AgentScopeSummarizer(model),
             counter=counter,
             on_event=on_event,
@@ -168,6 +168,11 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         self._toolkit = toolkit if check_tools(tools) else None
         if self._toolkit is not None:
             claim(self._toolkit)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, "compressed.config")
 
     # AgentScope's contract
 

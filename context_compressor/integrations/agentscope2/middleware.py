@@ -76,7 +76,7 @@ class Compression(MiddlewareBase):
             no longer there is read from the context.
         summarizer: who writes summaries: a summariser, or an AgentScope chat model. None: extractive.
         on_event: receives every `CompressionEvent`; each is logged as well.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         tools: whether agents get the read-back tools; requests offer them once something has left the view.
         fields: any field of `CompressionConfig`, such as `max_total_tokens`.
 
@@ -91,11 +91,13 @@ class Compression(MiddlewareBase):
         store: OffloadStore | None = None,
         summarizer: Summarizer | ChatModelBase | None = None,
         on_event: EventHook | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         tools: bool = True,
         **fields: Any,
     ) -> None:
-        as_config(None, fields)  # names what is no field, before it could be one of `Conversations`
+        as_config(
+            None, fields, Compression
+        )  # names what is no field, before it could be one of `Conversations`
         self._conversations = Conversations(
             store=store,
             summarizer=as_summarizer(summarizer, ChatModelBase, _asked),

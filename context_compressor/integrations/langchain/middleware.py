@@ -56,7 +56,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         summarizer: who writes summaries: a summariser, a chat model of LangChain's, or the name of one, such
             as "openai:gpt-5". Extractive, without a model, when None.
         on_event: receives every event; each is logged as well.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where ledgers are kept instead of the graph's state: for agents without a checkpointer.
         tools: whether the agent gets the tools to read back what left its view; requests offer them once
             something has.
@@ -76,7 +76,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         store: OffloadStore | None = None,
         summarizer: Summarizer | BaseChatModel | str | None = None,
         on_event: EventHook | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         states: States | None = None,
         tools: bool = True,
         with_tools: bool = True,

@@ -45,7 +45,7 @@ class Compression:
         store: where texts go that leave a view; in memory, for each conversation, when None.
         summarizer: who writes summaries: a `Summarizer`, or a `Model` of the SDK's. Extractive when None.
         on_event: receives every event.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process: anything with `async get(key)`
             and `set(key, state)`.
         key: returns a conversation's key for a request's `CallModelData`; None: its first message names it.
@@ -63,7 +63,7 @@ class Compression:
         store: OffloadStore | None = None,
         summarizer: Summarizer | Model | None = None,
         on_event: EventHook | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         states: States | None = None,
         key: KeyOf | None = None,
         tools: bool = True,

@@ -49,7 +49,7 @@ class Compression(AbstractCapability[Any]):
         summarizer: who writes summaries: a summariser, a model of Pydantic AI or its name
             ("openai:gpt-5-mini"); extractive when None.
         on_event: receives every event; each is logged as well.
-        counter: measures messages; offline tiktoken when None.
+        counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process, so that a conversation goes on there with the same
             view: anything with async `get(key)` and `set(key, state)`.
         key: names a run's conversation, given its `RunContext`; None: its `conversation_id` where the caller
@@ -69,7 +69,7 @@ class Compression(AbstractCapability[Any]):
         store: OffloadStore | None = None,
         summarizer: Summarizer | Model | str | None = None,
         on_event: EventHook | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | str | None = None,
         states: States | None = None,
         key: KeyOf | None = None,
         tools: bool = True,

@@ -6,7 +6,7 @@ from context_compressor.summarizers.cutting import cut_to_tokens, fill_tokens
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.counter import TokenCounter, check_counter
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
-from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tokens.tiktoken import as_counter
 
 
 class ExtractiveSummarizer:
@@ -25,9 +25,9 @@ class ExtractiveSummarizer:
     remote = False
     quotes = True
 
-    def __init__(self, counter: TokenCounter | None = None) -> None:
+    def __init__(self, counter: TokenCounter | str | None = None) -> None:
         check_counter(counter)
-        self._counter: TokenCounter = TiktokenCounter() if counter is None else counter
+        self._counter: TokenCounter = as_counter(counter)
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
