@@ -211,7 +211,7 @@ class CompressedMemory(MemoryBase):
         """
         shape, text = as_form(form), system_text(system)
         said = [] if messages is None else as_list(messages)
-        text += shape.beside(said)
+        beside = shape.beside(said)
         self.face.take()
         originals: Originals = []
 
@@ -222,7 +222,7 @@ class CompressedMemory(MemoryBase):
             return shape.finish(self._written(state, shape, originals), there, system)
 
         async def show() -> list[Any]:
-            self._tracker.state.shown.set_system(text)
+            self._tracker.state.shown.set_system(text, beside)
             return await self._shown(make)
 
         if messages is None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.items import ViewItem
 from context_compressor.memory.base import summary_message
-from context_compressor.messages.msg import Msg, is_instruction, tool_names
+from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
 from context_compressor.offload.pages import shows_page
 from context_compressor.tokens.counter import TokenCounter, measure
 
@@ -24,7 +24,7 @@ class ShownView:
         whole: ids of the messages that are shown as they came.
         tokens: what `messages` costs.
         summary_tokens: what of that is the summary's.
-        system: what the request carries beside the messages, as a text.
+        system: what the request carries beside the messages: a text, and blocks.
         system_tokens: what of `tokens` that costs.
         summary_place: how many instructions stand before the summary at most, once that was decided: one that
             comes later does not move it.
@@ -37,7 +37,7 @@ class ShownView:
         self.tokens = 0
         self.summary_tokens = 0
         self.summary_place: int | None = None
-        self.system = ""
+        self.system: tuple[str, Sequence[Block]] = ("", ())
         self.system_tokens = 0
         self._counter = counter
         self._summary: Msg | None = None
@@ -92,13 +92,14 @@ class ShownView:
         self.show(self.items)
         return True
 
-    def set_system(self, text: str) -> None:
-        """Count a text that the request carries beside the messages, or none when it is empty."""
-        if text != self.system:
-            msg = Msg("system", text, "system", timestamp="", id="")
-            tokens = measure(self._counter, msg).total if text else 0
+    def set_system(self, text: str, beside: Sequence[Block] = ()) -> None:
+        """Count what the request carries beside the messages: a text, and blocks; or none of both."""
+        if (text, beside) != self.system:
+            content = [{"type": "text", "text": text}, *beside]
+            msg = Msg("system", content, "system", timestamp="", id="")
+            tokens = measure(self._counter, msg).total if text or beside else 0
             self.tokens += tokens - self.system_tokens
-            self.system, self.system_tokens = text, tokens
+            self.system, self.system_tokens = (text, beside), tokens
 
     @property
     def summary(self) -> str:

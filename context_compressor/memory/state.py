@@ -93,7 +93,7 @@ class MemoryState:
         self.ledger, self.budget, self.blocked = ledger, other.budget, set(other.blocked)
         self.generation = other.generation + 1
         self.names_tools = other.names_tools
-        self.shown.set_system(other.shown.system)
+        self.shown.set_system(*other.shown.system)
         self.shown.set_summary(other.shown.summary)
 
     def enqueue(self, msg: Msg, counted: MessageTokens, key: str | None = None) -> None:

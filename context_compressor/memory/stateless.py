@@ -194,7 +194,7 @@ async def compress(
     if names_tools is not None:
         memory.offer_tools(names_tools)
     memory._runner.start_counting(on_event)
-    memory._tracker.state.shown.set_system(text + shape.beside(listed))
+    memory._tracker.state.shown.set_system(text, shape.beside(listed))
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:

@@ -210,10 +210,11 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
     return _with_few_marks(_with_thoughts(opened, said), MAX_CACHE_MARKS - count_marks({"content": system}))
 
 
-def beside(said: Sequence[Any]) -> str:
+def beside(said: Sequence[Any]) -> list[Block]:
     """Return what `as_accepted` may put beside a view of a list."""
-    thoughts = [json.dumps(one, ensure_ascii=False) for one in _thoughts_to_lend(said).values()]
-    return OPENING + max(thoughts, key=len, default="")
+    lent = _thoughts_to_lend(said).values()
+    thoughts = max(lent, key=lambda one: len(json.dumps(one)), default=[])
+    return [{"type": "text", "text": OPENING}, *thoughts]
 
 
 def _with_fit_ids(wire: Any) -> Any:

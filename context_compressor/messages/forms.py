@@ -9,7 +9,7 @@ from typing import Any, Literal
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages import anthropic, responses
 from context_compressor.messages.chat import from_openai, to_openai
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.wire import among_of
 
 
@@ -25,8 +25,8 @@ def _as_written(written: list[Any], said: Sequence[Any], system: Any) -> list[An
     return written
 
 
-def _nothing(said: Sequence[Any]) -> str:  # noqa: ARG001
-    return ""
+def _nothing(said: Sequence[Any]) -> list[Block]:  # noqa: ARG001
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Form:
         joins: tells whether two messages, one behind the other, are one in this shape.
         finish: returns what is sent, for rules that hold for the whole of it: is given a view in this shape,
             what the history has of the list that it is of, and what the request carries as `system`.
-        beside: returns, for a list, what `finish` may put beside it, to be counted.
+        beside: returns, for a list, the blocks that `finish` may put beside it, to be counted.
         is_frozen: whether nobody changes an item, so that the same object always says the same.
     """
 
@@ -50,7 +50,7 @@ class Form:
     pieces: Callable[[Sequence[Any]], list[list[Any]]] = _each_alone
     joins: Callable[[Msg, Msg], bool] = _never
     finish: Callable[[list[Any], Sequence[Any], Any], list[Any]] = _as_written
-    beside: Callable[[Sequence[Any]], str] = _nothing
+    beside: Callable[[Sequence[Any]], list[Block]] = _nothing
     is_frozen: bool = False
 
     @property

@@ -224,7 +224,8 @@ def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: 
     media = _Media(image_formula)
     rest = media.take_out(without_request_metadata(without_remark(block)))
     if kind is None or kind == "file":
-        return media.tokens + count_text(json.dumps(rest, ensure_ascii=False, default=str))
+        text = json.dumps(rest, ensure_ascii=False, default=str, separators=(",", ":"))
+        return media.tokens + count_text(text)
     return media.tokens + sum(map(count_text, _long_texts(rest)))
 
 
@@ -278,6 +279,7 @@ class _Media:
             left = {
                 name: self.take_out(item, own or kind, detail, max_pixels, name)
                 for name, item in value.items()
+                if item is not None
             }
             is_medium = kind in (None, "file") and _MEDIUM.search(str(value.get("type")))
             if own and is_medium and self.found == before and (own != "file" or _refers(value)):

@@ -37,6 +37,7 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.langchain import Compression
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages, to_wire
+from context_compressor.messages.wire import SENT_BESIDE
 from tests.support.markdown import blocks
 from tests.support.model_server import (
     ModelServer,
@@ -593,6 +594,7 @@ def test_a_reply_tells_its_thoughts_and_each_call_once() -> None:
         "content": [{"type": "text", "text": "I read."}],
         "reasoning_content": "Hm, logs.",
         "tool_calls": [held],
+        SENT_BESIDE: [{"signature": "c2ln"}],
     }
     by_block = AIMessage(THINKING)  # type: ignore[arg-type]
     assert to_wire(by_block)["tool_calls"] == [held]
@@ -622,8 +624,8 @@ def test_a_reply_tells_its_thoughts_and_each_call_once() -> None:
         ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}, "input_audio"),
         ({"type": "file", "base64": "AAAA", "mime_type": "application/pdf"}, "file"),
         ({"type": "file", "file": {"file_id": "f"}}, "file"),
-        ({"type": "image", "file_id": "f"}, "text"),
-        ({"type": "server_tool_call", "name": "search", "args": {"q": object()}}, "text"),
+        ({"type": "image", "file_id": "f"}, "image"),
+        ({"type": "server_tool_call", "name": "search", "args": {"q": object()}}, "server_tool_call"),
         ({"type": 5}, "text"),
         ({"functionCall": {}}, "text"),
         ({"type": "text", "text": None}, "text"),

@@ -190,7 +190,7 @@ class _History:
 
     def _thought(self) -> Dict:
         draw = self._draw
-        signature = draw.fresh("sig") + "ErUBCkYIBxgC" * draw.number(1, 20)
+        signature = draw.fresh("sig") + "ErUBCkYIBxgC" * draw.number(5, 60)
         if draw.one_in(5):
             return {"type": "redacted_thinking", "data": signature}
         return {
@@ -243,7 +243,11 @@ class _History:
         page = {"type": "text", "media_type": "text/plain", "data": draw.output()}
         ran = {"stdout": draw.output(), "stderr": "", "return_code": 0, "content": []}
         kinds: tuple[tuple[str, Dict, Any], ...] = (
-            ("web_search", {"query": "x"}, [{**found, "encrypted_content": "EqQBCg==", "page_age": None}]),
+            (
+                "web_search",
+                {"query": "x"},
+                [{**found, "encrypted_content": "EqQBCgYI" * draw.number(10, 90), "page_age": None}],
+            ),
             (
                 "web_search",
                 {"query": "x"},

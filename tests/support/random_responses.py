@@ -145,7 +145,7 @@ class _History:
             for _ in range(draw.pick((0, 0, 1, 2)))
         ]
         if self._encrypted:
-            item["encrypted_content"] = "gAAAAABo" + "Zm9vYmFy" * draw.number(4, 60)
+            item["encrypted_content"] = "gAAAAABo" + "Zm9vYmFy" * draw.number(8, 90)
         elif draw.one_in(3):
             item |= draw.some(encrypted_content=None, content=[{"type": "reasoning_text", "text": "Hm."}])
         return item

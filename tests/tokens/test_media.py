@@ -109,7 +109,7 @@ def test_a_file_costs_its_constant_and_its_json_without_the_data(block: Block) -
     ],
 )
 def test_other_blocks_and_plain_documents_are_counted_as_json_text(block: Block) -> None:
-    assert cost(block) == len(json.dumps(block, ensure_ascii=False))
+    assert cost(block) == len(json.dumps(block, ensure_ascii=False, separators=(",", ":")))
 
 
 @pytest.mark.parametrize("kind", ["image", "audio", "video"])

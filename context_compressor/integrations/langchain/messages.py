@@ -203,7 +203,7 @@ def _part(block: Any) -> Wire:
         return {"type": "text", "text": block["text"]}
     if (part := _media(block, str(kind))) is not None:
         return part
-    if not isinstance(kind, str) or kind in (*_CALLS, "tool_result"):
+    if not isinstance(kind, str) or kind in (*_TEXTS, *_CALLS, "tool_result"):
         return {"type": "text", "text": _dumps(block)}
     whole: Wire = json.loads(_dumps(block))
     return whole
@@ -223,6 +223,8 @@ def _media(block: Wire, kind: str) -> Wire | None:
         held = {key: value for key, value in block["file"].items() if isinstance(value, str)}
         return {"type": "file", "file": held}
     source = block["source"] if isinstance(block.get("source"), dict) else block
+    if source.get("type") in ("text", "content"):  # a document that is none but text
+        return None
     data = source.get("base64") or source.get("data")
     media_type = source.get("mime_type") or source.get("media_type") or f"{kind}/*"
     url = f"data:{media_type};base64,{data}" if isinstance(data, str) else source.get("url")
