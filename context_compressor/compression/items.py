@@ -20,6 +20,7 @@ from context_compressor.compression.edits import (
 from context_compressor.compression.ledger import Ledger
 from context_compressor.messages import hosted
 from context_compressor.messages.chat import set_markers
+from context_compressor.messages.compaction import is_sealed
 from context_compressor.messages.exchanges import (
     ORPHAN_REPAIR,
     Decisions,
@@ -131,6 +132,11 @@ class ViewItem:
     def called_tools(self) -> frozenset[str]:
         """The names of the tools that it calls."""
         return tools_called_by(self.source)
+
+    @cached_property
+    def is_sealed(self) -> bool:
+        """Whether it holds a provider's own compaction that nothing else can read."""
+        return is_sealed(self.source)
 
     def texts(self) -> Iterator[tuple[Part, int]]:
         """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""

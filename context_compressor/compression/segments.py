@@ -26,6 +26,7 @@ from context_compressor.compression.shown import abridge, render_transcript, sho
 from context_compressor.compression.stubs import StubMaker
 from context_compressor.compression.units import Unit
 from context_compressor.errors import SummarizerError
+from context_compressor.messages.compaction import compacted_words
 from context_compressor.messages.msg import (
     Msg,
     is_segment,
@@ -34,6 +35,7 @@ from context_compressor.messages.msg import (
     staying_metadata,
 )
 from context_compressor.messages.parts import PartPath
+from context_compressor.messages.repair import with_content
 from context_compressor.messages.speech import standing_in
 from context_compressor.messages.text import sendable
 from context_compressor.offload.store import ref_of
@@ -209,7 +211,9 @@ class SegmentMaker:
             texts = {path: stub.text for path, stub in item.stubs.items()} | self._stubbed.get(item.key, {})
             texts |= await self._stubs.stub_pages(item, texts)
             stored.append(shown_message(item.source, texts, names, redact))
-            read.append(shown_message(item.source, {}, names, redact) if texts else stored[-1])
+            read += _without_compaction(
+                shown_message(item.source, {}, names, redact) if texts else stored[-1]
+            )
             if redact is None:
                 standing += item.standing
             elif item.standing:  # a rule may be on what it leaves of the sentences around
@@ -326,6 +330,16 @@ def _span(planned: PlannedSegment) -> tuple[int, int]:
 def _summary_message(summary: str) -> Msg:
     """Return the summary of an earlier segment as a message that summarisers read as such."""
     return Msg("memory", summary, "user", segment_metadata(), timestamp="", id="")
+
+
+def _without_compaction(msg: Msg) -> list[Msg]:
+    """Return a message as summarisers read it; a summary in it that a provider wrote is one of its own."""
+    blocks = msg.get_content_blocks()
+    words = [found for block in blocks if (found := compacted_words(block)) is not None]
+    if not words:
+        return [msg]
+    rest = with_content(msg, [block for block in blocks if compacted_words(block) is None])
+    return [_summary_message("\n\n".join(words)), *([rest] if rest.content else [])]
 
 
 def _staying_message(msg: Msg) -> Msg:

@@ -18,6 +18,7 @@ from context_compressor.messages.chat import (
     metadata_with,
     parse_arguments,
 )
+from context_compressor.messages.compaction import compacted_words
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
@@ -231,6 +232,8 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
         if isinstance(output, str):
             return [output]
         return [line for inner in output for line in _render_block(inner, media)]
+    if (words := compacted_words(block)) is not None:
+        return ["[compaction]", words]
     source = block.get("source")
     if isinstance(source, dict) and isinstance(source.get("data"), str) and source.get("type") == "base64":
         url = f"data:{source.get('media_type', '')};base64,{source['data']}"

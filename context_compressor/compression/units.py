@@ -40,8 +40,9 @@ class Unit:
     volatile: bool = False
     """Comes and goes by its mark, unless it is pinned, too; enters a segment only with its like, and last."""
     kept: bool = False
-    """The first user message, what the user asked for last, the newest later instruction, or what loads tools
-    that are called: leaves only when nothing else is left."""
+    """The first user message, what the user asked for last, the newest later instruction, what loads tools
+    that are called, or the newest compaction that its provider alone can read: leaves only when nothing else
+    is left."""
     recent: bool = False
     """Among the last messages, which stay word for word as long as the budget allows."""
     callers: list[Unit] = field(default_factory=list)
@@ -89,6 +90,10 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     request = newest_request(units)
     if request is not None and not request.recent:
         request.kept = True  # however long the agent has been at work on it
+    # What came before the newest stands in it, and in nothing that can be read.
+    sealed = [unit for unit in units if not unit.segment and any(item.is_sealed for item in unit.items)]
+    for unit in sealed[-1:]:
+        unit.kept = True
     _keep_loaders(units)
     return units
 

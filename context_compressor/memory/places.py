@@ -248,7 +248,7 @@ def _lines_of(text: str, start: int, end: int) -> _Lines:
     return _Lines(first, last, start - text.rfind("\n", 0, start))
 
 
-_OTHER_TEXTS = (("refusal",), ("audio", "transcript"), ("file", "filename"), ("source", "url"))
+_OTHER_TEXTS = (("refusal",), ("content",), ("audio", "transcript"), ("file", "filename"), ("source", "url"))
 """Where a block of another kind has what it says, or what it is asked for by."""
 
 

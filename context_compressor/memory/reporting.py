@@ -13,6 +13,7 @@ from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.handover import HandingOver
 from context_compressor.memory.state import MemoryState
+from context_compressor.messages.compaction import has_compaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +132,10 @@ def describe_event(event: Event, done: Done, before: int, after: int) -> list[Co
         before: tokens of the view before.
         after: tokens of the view now.
     """
-    reason = event.plan.reason
+    reason = str(event.plan.reason)
+    left = (item for segment in event.plan.segments for unit in segment.units for item in unit.items)
+    if any(has_compaction(item.source) for item in left):
+        reason += "; what the provider itself had compacted left"
     events = [
         CompressionEvent(
             kind="failure", reason=reason, tokens_before=before, tokens_after=after, error=failure

@@ -273,8 +273,8 @@ def _with_system_in_place(written: Sequence[Any]) -> list[Any]:
 
 
 def _with_opening(written: list[Any]) -> list[Any]:
-    """Return messages that the user opens."""
-    opens = written and get(written[0], "role") == "assistant"
+    """Return messages that the user opens, or what the provider compacted: nothing may stand before that."""
+    opens = written and get(written[0], "role") == "assistant" and not _is_compacted(written[0])
     return [{"role": "user", "content": OPENING}, *written] if opens else written
 
 
@@ -337,6 +337,11 @@ def _calls_hosted(message: Any) -> bool:
 def _begins_with_thoughts(message: Any) -> bool:
     content = get(message, "content")
     return isinstance(content, list | tuple) and get(next(iter(content), None), "type") in _THOUGHTS
+
+
+def _is_compacted(message: Any) -> bool:
+    content = get(message, "content")
+    return isinstance(content, list | tuple) and get(next(iter(content), None), "type") == "compaction"
 
 
 def _thoughts_of(message: Any) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ ITEM = "responses_item"
 """Type of the block of an item of the Responses API that is carried along."""
 _NAMES = ("title", "name", "filename", "url", "file_url", "file_id", "source", "query", "server_label")
 """Keys that say which one a block is."""
-_SAID = ("text", "refusal", "output", "logs", "stdout", "stderr")
+_SAID = ("text", "content", "refusal", "output", "logs", "stdout", "stderr")
 """Keys of what a block says."""
 _MOST_NAMES, _MOST_CHARACTERS = 6, 200
 

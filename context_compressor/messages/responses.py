@@ -74,16 +74,18 @@ def from_responses(items: Iterable[Any]) -> list[Msg]:
 
 
 def runs(items: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield items by what is one message: one that somebody says, an output, or all that a model gave."""
+    """Yield items by what is one message: one said by others, an output, a compaction, all a model gave."""
     run: list[Any] = []
     for item in items:
-        if not _is_of_model(item):
-            if run:
-                yield run
-            yield [item]
-            run = []
-        else:
+        # A compaction is kept, and nothing with it but reasoning, which never stands without what follows.
+        follows = bool(run) and _kind_of(run[-1]) == "reasoning"
+        if _is_of_model(item) and (follows or _kind_of(item) != "compaction"):
             run.append(item)
+            continue
+        if run:
+            yield run
+        yield [item]
+        run = []
     if run:
         yield run
 

@@ -1,4 +1,4 @@
-"""Tools that a provider runs: call and result stay or leave together, in every shape that messages have."""
+"""What a provider does itself, in every shape that messages have: tools that it runs, what it compacted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic_ai.messages import (
+    CompactionPart,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
@@ -19,7 +20,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from context_compressor import CompressedMemory
+from context_compressor import CompressedMemory, CompressionEvent
+from context_compressor.events import EventHook
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages
 from context_compressor.integrations.pydantic_ai.messages import Chats
@@ -160,14 +162,16 @@ async def view_pydantic_ai(conversations: Conversations, said: list[Any]) -> lis
     return chats.back((await conversations.view(chats.dicts, key="k")).messages)
 
 
-async def views(shape: str, budget: int, said: list[list[Any]]) -> list[list[Any]]:
+async def views(
+    shape: str, budget: int, said: list[list[Any]], on_event: EventHook | None = None
+) -> list[list[Any]]:
     """Return the view of each beginning of a history."""
     begun = [[*chain(*said[: n + 1])] for n in range(len(said))]
     if shape in ("anthropic", "responses"):
-        memory = CompressedMemory(max_total_tokens=budget)
+        memory = CompressedMemory(max_total_tokens=budget, on_event=on_event)
         return [await memory.view(one, form=shape) for one in begun]  # type: ignore[arg-type]
     form = {"form": FORM} if shape == "langchain" else {}
-    conversations = Conversations(**form, max_total_tokens=budget)  # type: ignore[arg-type]
+    conversations = Conversations(**form, max_total_tokens=budget, on_event=on_event)  # type: ignore[arg-type]
     view = view_langchain if shape == "langchain" else view_pydantic_ai
     return [await view(conversations, one) for one in begun]
 
@@ -206,3 +210,63 @@ async def test_no_view_parts_a_hosted_call_from_its_result(shape: str, how: str,
         assert [id for id in calls if id not in results] in ([], calls[-1:])
     if how == BROKEN_OFF:
         assert set(calls) - set(results) == {f"srvtoolu_{11}"}
+
+
+# What a provider compacted
+
+SECRET, WORDS = "gAAAAAB" + "x" * 1_000, "All 40 ponds of the north are done; use the net NW-7 only."
+
+
+def compacted(shape: str, words: str | None) -> Any:
+    block = {"type": "compaction", "id": "cmp_1", "encrypted_content": SECRET}
+    if words is not None:
+        block = {"type": "compaction", "content": words}
+    match shape:
+        case "responses":
+            return block
+        case "anthropic":
+            return {"role": "assistant", "content": [block, {"type": "text", "text": "I go on."}]}
+        case "langchain":
+            return AIMessage([block])  # type: ignore[list-item]
+    details = {"encrypted_content": SECRET} if words is None else None
+    return ModelResponse([CompactionPart(words, provider_name="a provider", provider_details=details)])
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        *((shape, None) for shape in ("responses", "langchain", "pydantic_ai")),
+        *((shape, WORDS) for shape in ("anthropic", "langchain", "pydantic_ai")),
+    ],
+)
+async def test_what_a_provider_compacted_stays_or_is_told(shape: str, words: str | None) -> None:
+    """What it alone can read stays; words reach the summary, and are found again."""
+    write = SHAPES[shape][0]
+    said = [[compacted(shape, words)]]
+    for k in range(24):
+        text = {"is": "text", "text": f"Pond {k}: {LONG}"}
+        for role, one in (("user", {**text, "text": f"And pond {k}?"}), ("assistant", text)):
+            wire = write(role, [one])
+            said.append(wire if isinstance(wire, list) else [wire])
+    events: list[CompressionEvent] = []
+    for view in await views(shape, 6_000, said, events.append):
+        assert (words or SECRET) in str(view)
+    assert any("provider" in event.reason for event in events) == (words is not None)
+
+
+async def test_what_a_provider_compacted_in_words_is_found_again() -> None:
+    memory = CompressedMemory(max_total_tokens=4_000)
+    turns = [anthropic(role, one) for k in range(12) for role, one in turn("beside", k)]
+    await memory.view([compacted("anthropic", WORDS), *turns], form="anthropic")
+    [hit, *_] = await memory.search_history("which net is to be used in the north")
+    assert hit.text == WORDS
+    assert WORDS in await memory.tools().call("grep_offloaded", {"pattern": "NW-7"})
+
+
+async def test_a_compaction_leaves_where_there_is_no_room_for_it_and_an_event_says_so() -> None:
+    events: list[CompressionEvent] = []
+    memory = CompressedMemory(max_total_tokens=1_000, on_event=events.append)
+    secret = {"type": "compaction", "encrypted_content": " ".join(f"{n:x}" for n in range(4_000))}
+    view = await memory.view([secret, {"role": "user", "content": "And now?"}], form="responses")
+    assert secret not in view
+    assert "what the provider itself had compacted" in events[-1].reason

@@ -44,7 +44,9 @@ def problems(
         checker.read(index, message)
     checker.close()
     found = checker.found
-    if messages and _role(messages[0]) != "user":
+    begins = next((block.get("type") for block in blocks_of(messages[0])), None) if messages else None
+    # A compaction takes the place of all that was sent: Anthropic's page on compaction on demand.
+    if messages and _role(messages[0]) != "user" and begins != "compaction":
         found.append('messages: first message must use the "user" role')
     if not found and thinking:
         found += _lost_thinking(messages, thinking)

@@ -54,6 +54,8 @@ BLOCKS: dict[str, tuple[frozenset[str], dict[str, Check]]] = {
         keys_of(beta.BetaMCPToolUseBlockParam),
         {"id": _CALL_ID, "name": _NAME, "input": is_object, "server_name": is_text},
     ),
+    # "Empty string content is not allowed": the type's own text.
+    "compaction": (keys_of(beta.BetaCompactionBlockParam), {"content": or_null(is_filled)}),
     "mcp_tool_result": (keys_of(beta.BetaRequestMCPToolResultBlockParam), {"tool_use_id": _CALL_ID}),
 } | {
     f"{name}_tool_result": (keys_of(kind), {"tool_use_id": _HOSTED_ID})
@@ -71,7 +73,7 @@ USER_KINDS = frozenset({"text", "image", "document", "search_result", "tool_resu
 RESULT_KINDS = frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"})
 ASSISTANT_KINDS = frozenset(
     {"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"}
-    | {"container_upload"}
+    | {"container_upload", "compaction"}
     | {kind for kind in BLOCKS if kind.endswith("_tool_result")}
 )
 

@@ -35,6 +35,8 @@ class _History:
     def write(self, turns: int) -> list[Dict]:
         draw = self._draw
         messages: list[Dict] = []
+        if turns and draw.one_in(10):
+            messages.append({"role": "assistant", "content": [self._compaction()]})
         for number in range(turns):
             messages.append({"role": "user", "content": self._request()})
             if draw.one_in(12):
@@ -164,6 +166,8 @@ class _History:
         blocks = self._opening()
         if not blocks and draw.one_in(3):
             return draw.text()
+        if not blocks and draw.one_in(12):
+            blocks.append(self._compaction())
         if draw.one_in(8):
             blocks += [*self._ran(), *self._later_thoughts(blocks)]
         if draw.one_in(20):
@@ -177,6 +181,12 @@ class _History:
                 ]
             blocks.append(block)
         return [draw.keys(block) for block in blocks]
+
+    def _compaction(self) -> Dict:
+        """What the API wrote in place of all that came before."""
+        draw = self._draw
+        block = {"type": "compaction", "content": draw.pick((draw.text(), None))}
+        return block | draw.some(signature="c2ln", encrypted_content="EqQBCg==")
 
     def _thoughts(self) -> list[Dict]:
         draw = self._draw

@@ -63,7 +63,7 @@ def test_random_messages_are_valid_and_of_every_kind():
         sizes.append(len(json.dumps(messages)))
     assert {"thinking", "redacted_thinking", "tool_result", "server_tool_use", "search_result"} <= set(seen)
     assert {"document", "image", "ephemeral", "future_block", "char_location"} <= set(seen)
-    assert {"mcp_tool_use", "mcp_tool_result", "code_execution_20250825"} <= set(seen)
+    assert {"compaction", "mcp_tool_use", "mcp_tool_result", "code_execution_20250825"} <= set(seen)
     assert max(sizes) > 50_000
 
 
