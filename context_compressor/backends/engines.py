@@ -7,8 +7,8 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -16,13 +16,19 @@ from weakref import WeakSet
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from context_compressor.backends.tables import SCHEMA_VERSION, metadata, schema, sessions
 from context_compressor.backends.writing import Again
-from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, without_secrets
-from context_compressor.memory.loops import to_its_end
+from context_compressor.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    InvalidStateError,
+    LoopError,
+    without_secrets,
+)
+from context_compressor.memory.loops import left_by, to_its_end
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +58,30 @@ def _attempts(error: DBAPIError) -> int:
     return _ATTEMPTS if number == 1205 or "database is locked" in str(orig) else 1
 
 
+_PARENTS: list[sa.Pool] = []
+"""Pools of a process that was forked: to close what is in them could undo what it is writing."""
+
+
+async def _take_over(engine: AsyncEngine) -> None:
+    """Let go of connections that a parent process, or a loop that has ended, opened.
+
+    Raises:
+        LoopError: they are to a database in the memory of the parent.
+    """
+    left = left_by(engine)
+    is_in_memory = engine.dialect.name == "sqlite" and sqlite_file(engine) is None
+    if left == "parent":
+        if is_in_memory:
+            raise LoopError(
+                "a database in memory belongs to the process that made it; use a file, or a server"
+            )
+        _PARENTS.append(engine.sync_engine.pool)
+        engine.sync_engine.dispose(close=False)
+    elif left == "loop" and not is_in_memory:
+        # SQLite's connections answer to any loop, so they can be closed; others went with theirs.
+        await (engine.dispose() if engine.dialect.name == "sqlite" else engine.dispose(close=False))
+
+
 class _Unwanted(Exception):
     """Nobody waits for the transaction any more."""
 
@@ -70,6 +100,7 @@ async def in_transaction(
     async def run(is_wanted: Callable[[], bool]) -> T:
         overtaken = 0
         for attempt in range(_BREAKS):
+            is_ending = False
             try:
                 async with engine.begin() if is_write else engine.connect() as connection:
                     if not is_wanted():
@@ -77,6 +108,7 @@ async def in_transaction(
                     found = await connection.run_sync(work)
                     if is_write and not is_wanted():
                         raise _Unwanted
+                    is_ending = is_write
                 return found
             except _Unwanted:
                 raise asyncio.CancelledError from None
@@ -85,14 +117,27 @@ async def in_transaction(
                 if overtaken == _ATTEMPTS:
                     break
             except DBAPIError as error:
-                if attempt + 1 >= _attempts(error) or not is_wanted():
+                is_lost = error.connection_invalidated and not is_ending  # and all that was done with it
+                if attempt + 1 >= (_ATTEMPTS if is_lost else _attempts(error)) or not is_wanted():
                     raise
                 logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
                 # Those that met once do not all come back at the same moment.
                 await asyncio.sleep(min(0.01 * 2**attempt, _PAUSE_SECONDS) * (0.5 + random.random()))
         raise ConflictError("the history changes too fast to write to it; try again", number=0)
 
-    return await to_its_end(run, most_seconds=abandoned_seconds(engine))
+    await _take_over(engine)
+    with hiding_parameters():
+        return await to_its_end(run, most_seconds=abandoned_seconds(engine))
+
+
+@contextmanager
+def hiding_parameters() -> Iterator[None]:
+    """Let errors tell no parameters, which are texts of messages: errors get into logs and events."""
+    try:
+        yield
+    except StatementError as error:
+        error.hide_parameters = True
+        raise
 
 
 def abandoned_seconds(engine: AsyncEngine) -> float | None:
@@ -106,8 +151,12 @@ _READY: WeakSet[AsyncEngine] = WeakSet()
 
 _LAST_SECONDS = 1.0
 """How long closing waits for connections that are in use."""
-_POOL: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
+_WAIT_SECONDS = 600
+"""How long a call waits for a connection that others use."""
+_POOL: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": _WAIT_SECONDS}
 """SQLite has one writer at a time: connections of one process would only wait for each other."""
+_SERVERS: dict[str, Any] = {"pool_pre_ping": True, "pool_timeout": _WAIT_SECONDS}
+"""Of servers: they, and what stands before them, close connections that are idle."""
 
 
 def sqlite_file(given: AsyncEngine | sa.URL) -> Path | None:
@@ -123,7 +172,9 @@ def sqlite_file(given: AsyncEngine | sa.URL) -> Path | None:
 def engine_for(url: str) -> AsyncEngine:
     """Return an engine for a URL."""
     try:
-        engine = create_async_engine(url, **_POOL if sqlite_file(sa.make_url(url)) else {})
+        parsed = sa.make_url(url)
+        pool = _POOL if sqlite_file(parsed) else {} if parsed.get_backend_name() == "sqlite" else _SERVERS
+        engine = create_async_engine(url, hide_parameters=True, **pool)
     except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError, ValueError) as error:
         raise InvalidArgumentError(
             f"engine_or_session: {without_secrets(error, url)}; expected a URL with an asyncio driver, such "
@@ -154,6 +205,7 @@ async def dispose(engine: AsyncEngine) -> None:
 
     One that comes back later is closed by nobody.
     """
+    await _take_over(engine)
     held = getattr(engine.pool, "checkedout", None)
     end = time.monotonic() + _LAST_SECONDS
     while held is not None and held() and time.monotonic() < end:  # noqa: ASYNC110 - nothing tells of it

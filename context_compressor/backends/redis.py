@@ -9,11 +9,12 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Self
 from uuid import uuid4
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from context_compressor.errors import ConflictError, InvalidArgumentError, naming_extras
 
 with naming_extras():
-    from redis.asyncio import ConnectionPool, Redis
+    from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.changes import TOLD_WRITES, Batch, Place, Row, check, touched_by
 from context_compressor.backends.records import (
@@ -31,7 +32,15 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack_ascii,
 )
-from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, make_ready
+from context_compressor.backends.redis_clients import (
+    Client,
+    check_keys,
+    client_at,
+    client_for,
+    client_over,
+    close,
+    make_ready,
+)
 from context_compressor.backends.redis_keys import (
     CLAIM,
     PARTS,
@@ -59,12 +68,22 @@ from context_compressor.memory.history import (
     ledger_entries,
     new_name,
 )
+from context_compressor.memory.loops import LoopLock
 from context_compressor.messages.skeletons import skeleton_of
 
 _AT_ONCE = 500
 """Fields that one command asks for."""
 _ATTEMPTS = 1_000
 """How often a write is tried while others write."""
+
+
+class _Writers:
+    """Those of a process who write to one session: of many that do so at once all but one would try again."""
+
+    lock = LoopLock()
+
+
+_WRITERS: WeakKeyDictionary[Client, WeakValueDictionary[str, _Writers]] = WeakKeyDictionary()
 
 
 class RedisMemory(MemoryBase):
@@ -110,7 +129,7 @@ class RedisMemory(MemoryBase):
             raise InvalidArgumentError("url_or_pool and connection_pool: give one of them")
         own: Client | None = None
         if given is None:
-            own = Redis(host=host, port=port, db=db, password=password, decode_responses=True)
+            own = client_at(host=host, port=port, db=db, password=password)
         elif isinstance(given, str):
             own = client_for(given)
         client = own or client_over(given)
@@ -134,7 +153,7 @@ class RedisMemory(MemoryBase):
     async def close(self) -> None:
         """Close the client, if it was made here; nothing that was given."""
         if self._own is not None:
-            await self._own.aclose()
+            await close(self._own)
 
     async def __aenter__(self) -> Self:
         return self
@@ -171,6 +190,7 @@ class RedisHistory:
         self._head, self._messages, self._ids, self._order = self._keys[:4]
         self._changed, self._marks, self._ledger, self._edits, self._gone, self._leases = self._keys[4:10]
         self._bodies = self._keys[10]
+        self._writers = _WRITERS.setdefault(client, WeakValueDictionary()).setdefault(self._head, _Writers())
         self._write = client.register_script(WRITE)
         self._touch = client.register_script(TOUCH)
         self._claim = client.register_script(CLAIM)
@@ -226,6 +246,10 @@ class RedisHistory:
     async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
         """Make changes as `History.write` does, in one script."""
         check(changes)
+        async with self._writers.lock:
+            return await self._make(changes, at)
+
+    async def _make(self, changes: Sequence[Change], at: int | None) -> int:
         token, name = uuid4().hex, new_name()
         for attempt in range(_ATTEMPTS):
             number, last_place, size = await self._where()

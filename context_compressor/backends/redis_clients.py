@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.asyncio import ConnectionPool, Redis, RedisCluster
-from redis.exceptions import RedisClusterException
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-from context_compressor.errors import InvalidArgumentError, check_number, without_secrets
+from context_compressor.errors import InvalidArgumentError, LoopError, check_number, without_secrets
+from context_compressor.memory.loops import left_by
 
 Client = Redis | RedisCluster
+
+_RETRIES = 3
+_WAIT_SECONDS = 600
+"""How long a call waits for a connection that others use."""
 
 
 def check_keys(key_prefix: object, key_ttl: object) -> None:
@@ -18,6 +25,23 @@ def check_keys(key_prefix: object, key_ttl: object) -> None:
         raise InvalidArgumentError(f"key_prefix: expected a string without braces, got {key_prefix!r}")
     if key_ttl is not None:
         check_number("key_ttl", key_ttl, 1, is_whole=True)
+
+
+def _pooled(**options: Any) -> dict[str, Any]:
+    """Return options of a pool: whoever finds all connections in use waits for one.
+
+    Servers, and what stands before them, close connections that are idle: the next command on one is sent
+    again. None of ours comes to something else the second time.
+    """
+    retry = Retry(ExponentialBackoff(cap=0.5, base=0.02), _RETRIES)
+    lost = [ConnectionError, TimeoutError]
+    same = {"decode_responses": True, "retry": retry, "retry_on_error": lost, "timeout": _WAIT_SECONDS}
+    return same | options
+
+
+def client_at(**where: Any) -> Redis:
+    """Return a client for a server by its host, port, database and password."""
+    return Redis.from_pool(BlockingConnectionPool(**_pooled(**where)))
 
 
 def client_for(url: str, name: str = "url_or_pool", **options: Any) -> Client:
@@ -31,7 +55,7 @@ def client_for(url: str, name: str = "url_or_pool", **options: Any) -> Client:
     try:
         if extension == "cluster":
             return RedisCluster.from_url(f"{kind}{mark}{rest}", decode_responses=True, **options)
-        made: Redis = Redis.from_url(url, decode_responses=True, **options)
+        made = Redis.from_pool(BlockingConnectionPool.from_url(url, **_pooled(**options)))
         connect: Any = made.connection_pool.make_connection
         connect()  # which opens nothing yet, and finds options that are none
     except (ValueError, AttributeError, TypeError, RedisClusterException) as error:
@@ -54,7 +78,37 @@ def client_over(given: object) -> Client:
     )
 
 
+async def close(client: Client) -> None:
+    """Close a client's connections, but for those of a parent process, or of a loop that has ended."""
+    if _take_over(client):
+        await client.aclose()
+
+
+def _take_over(client: Client) -> bool:
+    """Let go of connections that are not this loop's; tell whether there are none: a cluster's stay."""
+    if left_by(client, takes_over=not isinstance(client, RedisCluster)) is None:
+        return True
+    if isinstance(client, RedisCluster):
+        return False
+    pool: Any = client.connection_pool
+    pool.reset()
+    for name in ("_condition", "_lock"):  # which belong to the loop where somebody waited for them
+        if hasattr(pool, name):
+            setattr(pool, name, type(getattr(pool, name))())
+    return True
+
+
 async def make_ready(client: Client) -> None:
-    """Let a client of a cluster learn its nodes: where many first commands do so at once, redis-py fails."""
+    """Let a client of a cluster learn its nodes: where many first commands do so at once, redis-py fails.
+
+    Connections that a parent process, or a loop that has ended, opened are let go of.
+
+    Raises:
+        LoopError: a client of a cluster has such ones.
+    """
+    if not _take_over(client):
+        raise LoopError(
+            "this RedisCluster belongs to a parent process, or to an event loop that has ended; make another"
+        )
     if isinstance(client, RedisCluster):
         await client.initialize()

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from context_compressor.backends.records import digest, unpack_ascii
 from context_compressor.backends.redis import RedisHistory
-from context_compressor.backends.redis_clients import Client, check_keys, client_for
+from context_compressor.backends.redis_clients import Client, check_keys, client_for, close
 from context_compressor.backends.redis_keys import as_text, digests_under, keys_like, stem_under
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.backends.sessions import (
@@ -172,7 +172,7 @@ class RedisSessions(SessionDirectory):
     async def close(self) -> None:
         """Close the client, if it was made here."""
         if self._is_own:
-            await self.client.aclose()
+            await close(self.client)
 
     async def _keys_of(self, user_id: str, session_id: str) -> list[str]:
         """Return the keys that a session has, or may get while one looks."""

@@ -11,7 +11,14 @@ from typing import Any, Self
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import as_namespace
-from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, make_ready
+from context_compressor.backends.redis_clients import (
+    Client,
+    check_keys,
+    client_for,
+    client_over,
+    close,
+    make_ready,
+)
 from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText
@@ -79,7 +86,7 @@ class RedisOffloadStore(PackedOffloadStore):
     async def close(self) -> None:
         """Close the client, if it was made here."""
         if self._own is not None:
-            await self._own.aclose()
+            await close(self._own)
 
     async def _renew_all(self) -> None:
         """Let the namespace live on: whoever reads it keeps it."""

@@ -17,6 +17,7 @@ from context_compressor.backends.engines import (
     dispose,
     engine_for,
     engine_of,
+    hiding_parameters,
     in_transaction,
     make_tables,
 )
@@ -264,11 +265,12 @@ class SQLAlchemyHistory:
         await make_tables(self._engine)
         if self._within is not None:
             # Whoever is cancelled ends his transaction, which must not meet a statement that is under way.
-            return await to_its_end(
-                lambda _: self._run_within(work, is_write),
-                most_seconds=abandoned_seconds(self._engine),
-                waits=True,
-            )
+            with hiding_parameters():
+                return await to_its_end(
+                    lambda _: self._run_within(work, is_write),
+                    most_seconds=abandoned_seconds(self._engine),
+                    waits=True,
+                )
         return await in_transaction(self._engine, work, is_write=is_write)
 
     async def _run_within(self, work: Callable[[sa.Connection], T], is_write: bool) -> T:

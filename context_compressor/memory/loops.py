@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 from context_compressor.errors import LoopError
 
@@ -88,6 +89,26 @@ async def to_its_end(
                 await asyncio.wait({waiting})
         raise
     return task.result()
+
+
+_OPENED: WeakKeyDictionary[Any, tuple[int, asyncio.AbstractEventLoop]] = WeakKeyDictionary()
+"""In which process and loop an engine or a client has opened its connections."""
+
+
+def left_by(opened: Any, *, takes_over: bool = True) -> Literal["parent", "loop", None]:
+    """Tell whose connections an engine or a client still has, if not those of this loop, or of one that runs.
+
+    Args:
+        opened: the engine, or the client.
+        takes_over: whether what it opens from now on belongs to the loop that runs here.
+    """
+    here = os.getpid(), asyncio.get_running_loop()
+    process, loop = _OPENED.setdefault(opened, here)
+    if process == here[0] and not loop.is_closed():
+        return None
+    if takes_over:
+        _OPENED[opened] = here
+    return "loop" if process == here[0] else "parent"
 
 
 class _BackgroundLoop:

@@ -8,7 +8,7 @@ from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import Standing
 from context_compressor.backends.redis import RedisHistory, RedisMemory
-from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over
+from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, close
 from context_compressor.backends.redis_store import RedisOffloadStore
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.errors import InvalidArgumentError, check_options
@@ -23,7 +23,7 @@ class RedisMemoryService(MemoryService):
         redis_client: in its place a `Redis`, a `RedisCluster` or a `ConnectionPool`, which stays yours.
         socket_timeout: seconds, of connections that are opened here, as the next four.
         socket_connect_timeout: seconds.
-        max_connections: at the same time; None: as many as it takes.
+        max_connections: at the same time, for each server; whoever finds all in use waits. None: redis-py's.
         health_check_interval: seconds after which an idle connection is asked whether it is there.
         socket_keepalive: whether TCP's keepalive is on.
         ttl_seconds: after which a session that is not used is gone, whole, with its texts; searching and
@@ -85,7 +85,7 @@ class RedisMemoryService(MemoryService):
     async def _end(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
-            await opened.aclose()
+            await close(opened)
 
     async def _check(self) -> None:
         answer: Any = self._client.ping()
