@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +25,9 @@ DAY_SECONDS = 24 * 3600.0
 """How long a text that nothing names is taken for one of an event under way: by far longer than one takes."""
 REWRITE_SECONDS = 30.0
 _DISTRIBUTION = "agent-context-compressor"
+
+
+_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{16,}(?![0-9a-f])")
 
 
 @dataclass(slots=True)
@@ -56,8 +60,14 @@ class Deletion:
     def certificate(self) -> str:
         """Return the deletion as a text in JSON, an object a line, for people and programs.
 
-        It has no word of what was deleted, nor a hash of it: short texts could be guessed by that.
+        It has no word of what was deleted, nor a hash of it: short texts could be guessed by that. Where
+        places are named by hashes, as those of texts are, stand numbers, the same for the same.
         """
+        numbers: dict[str, str] = {}
+
+        def shown(where: str) -> str:
+            return _HASH.sub(lambda one: numbers.setdefault(one[0], f"#{len(numbers) + 1}"), where)
+
         told: dict[str, Any] = {
             "certificate": "deletion from context-compressor",
             "version": 1,
@@ -65,11 +75,11 @@ class Deletion:
             "session_id": self.session_id,
             "messages": "all" if self.messages is None else list(self.messages),
             "place": self.place,
-            "store": self.store,
+            "store": None if self.store is None else shown(self.store),
             "deleted_at": self.at.isoformat(timespec="seconds"),
             "by": f"{_DISTRIBUTION} {_version()}",
             "complete": self.is_complete,
-            "problems": self.problems,
+            "problems": [shown(problem) for problem in self.problems],
             "removed": sum(one.action == "removed" for one in self.objects),
             "rewritten": sum(one.action == "rewritten" for one in self.objects),
             "bytes": sum(one.bytes for one in self.objects if one.action == "removed"),
@@ -77,8 +87,8 @@ class Deletion:
         }
         lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in told.items()]
         for name, each in (
-            ("kept", [{"where": where, "why": why} for where, why in self.kept]),
-            ("objects", [one._asdict() for one in self.objects]),
+            ("kept", [{"where": shown(where), "why": why} for where, why in self.kept]),
+            ("objects", [one._replace(where=shown(one.where))._asdict() for one in self.objects]),
         ):
             inner = ",\n    ".join(map(json.dumps, each))
             lines.append(f'  "{name}": [\n    {inner}\n  ]' if each else f'  "{name}": []')
