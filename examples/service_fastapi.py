@@ -1,6 +1,6 @@
 """A service with many users, in several processes: sessions live in a database or in Redis.
 
-    pip install 'agent-context-compressor[sql,redis]' fastapi uvicorn
+    pip install 'agent-context-compressor[sql]' fastapi uvicorn  # [redis] for Redis, in its place or beside
     export MEMORY_URL=sqlite+aiosqlite:///memory.db OPENAI_API_KEY=...
     uvicorn --app-dir examples --workers 2 service_fastapi:app
     curl -X POST 'localhost:8000/chat?user_id=ada&session_id=1&input=Hello'
@@ -16,18 +16,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from openai import AsyncOpenAI
-from redis.asyncio import BlockingConnectionPool
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from context_compressor import (
-    CompressedMemory,
-    Msg,
-    RedisMemory,
-    RedisOffloadStore,
-    SQLAlchemyMemory,
-    SQLAlchemyOffloadStore,
-    to_openai,
-)
+from context_compressor import CompressedMemory, Msg, to_openai
 
 URL = os.environ.get("MEMORY_URL", "sqlite+aiosqlite:///memory.db")
 BUDGET = int(os.environ.get("MEMORY_TOKENS", "16000"))
@@ -38,6 +28,10 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Open what all users of this process share, and close it."""
     async with AsyncOpenAI() as app.state.client:
         if URL.startswith("redis"):
+            from redis.asyncio import BlockingConnectionPool
+
+            from context_compressor import RedisMemory, RedisOffloadStore
+
             pool: Any = BlockingConnectionPool.from_url(URL, max_connections=10, decode_responses=True)
             app.state.opened = lambda user, session: CompressedMemory(
                 RedisMemory(pool, user_id=user, session_id=session, key_ttl=30 * 86_400),
@@ -47,6 +41,10 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             yield
             await pool.disconnect()
         else:
+            from sqlalchemy.ext.asyncio import create_async_engine
+
+            from context_compressor import SQLAlchemyMemory, SQLAlchemyOffloadStore
+
             limits: dict[str, Any] = {"pool_size": 10, "max_overflow": 20, "pool_timeout": 30}
             if URL.startswith("sqlite"):  # it has one writer at a time: more connections wait for each other
                 limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
