@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from context_compressor.backends.fsspec import FsspecOffloadStore
     from context_compressor.backends.redis import RedisMemory
+    from context_compressor.backends.redis_states import RedisStates
     from context_compressor.backends.redis_store import RedisOffloadStore
     from context_compressor.backends.sqlalchemy import AsyncSQLAlchemyMemory, SQLAlchemyMemory
+    from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
     from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
     from context_compressor.compression.config import CompressionConfig
     from context_compressor.errors import (
@@ -113,9 +115,11 @@ if TYPE_CHECKING:
         "RedisMemory",
         "RedisMemoryService",
         "RedisOffloadStore",
+        "RedisStates",
         "SQLAlchemyMemory",
         "SQLAlchemyMemoryService",
         "SQLAlchemyOffloadStore",
+        "SQLAlchemyStates",
         "Summarizer",
         "SummarizerError",
         "SummarizerOverflowError",
@@ -185,9 +189,11 @@ _MODULES = {
     "RedisMemory": "backends.redis",
     "RedisMemoryService": "services.redis",
     "RedisOffloadStore": "backends.redis_store",
+    "RedisStates": "backends.redis_states",
     "SQLAlchemyMemory": "backends.sqlalchemy",
     "SQLAlchemyMemoryService": "services.sqlalchemy",
     "SQLAlchemyOffloadStore": "backends.sqlalchemy_store",
+    "SQLAlchemyStates": "backends.sqlalchemy_states",
     "Summarizer": "summarizers.protocol",
     "SummarizerError": "errors",
     "SummarizerOverflowError": "errors",

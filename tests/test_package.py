@@ -28,9 +28,11 @@ EXTRA_NAMES = {
     "RedisMemory",
     "RedisMemoryService",
     "RedisOffloadStore",
+    "RedisStates",
     "SQLAlchemyMemory",
     "SQLAlchemyMemoryService",
     "SQLAlchemyOffloadStore",
+    "SQLAlchemyStates",
 }
 """Each needs an extra; without it, `import *` leaves it out."""
 PUBLIC_NAMES = {

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
-from context_compressor.backends.deleting import DAY_SECONDS
+from context_compressor.backends.deleting import DAY_SECONDS, engines_of
 from context_compressor.backends.namespaces import Namespace, namespace_of, namespaces_of, refs_of_states
 from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
-from context_compressor.errors import InvalidArgumentError, OffloadError, check_number
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError, check_number
+from context_compressor.memory.kept import tidied
 from context_compressor.offload.folders import ABANDONED_SECONDS
 from context_compressor.offload.store import OffloadStore, StoredText
+
+WAIT_SECONDS = 5.0
+"""How long to wait for others who use a file of SQLite's."""
+BRANCH_SECONDS: float = CompressionConfig.model_fields["branch_seconds"].default
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,7 @@ async def collect_texts(
     store: OffloadStore,
     *,
     grace_seconds: float = DAY_SECONDS,
+    branch_seconds: float = BRANCH_SECONDS,
     all_namespaces: bool = True,
     dry_run: bool = False,
 ) -> TextCollection:
@@ -55,6 +64,8 @@ async def collect_texts(
             that has sessions with texts there. All sessions beside the given one count.
         store: where the texts are.
         grace_seconds: how long a text is young: an event stores its texts before the ledger names them.
+        branch_seconds: how long adapters keep what their lists say no more. What was not said for longer
+            goes from the states beside the sessions, and its texts with it, young or not.
         all_namespaces: whether to look at all namespaces of the store, or at its own alone.
         dry_run: only tell what would be removed.
 
@@ -65,9 +76,22 @@ async def collect_texts(
         OffloadError: the store could not be listed; nothing was removed.
     """
     check_number("grace_seconds", grace_seconds)
+    check_number("branch_seconds", branch_seconds)
     given = list(bases) if isinstance(bases, list | tuple) else [bases]
     directories = [one if isinstance(one, SessionDirectory) else sessions_of(one)[0] for one in given]
     spaces = await namespaces_of(store) if all_namespaces else [namespace_of(store)]
+    over: set[str] = set()
+    problems: list[str] = []
+    for directory in directories:
+        states = directory.states()
+        for key in await states.keys():
+            try:
+                _, gone = tidied(await states.get(key), key, time.time(), branch_seconds)
+                over |= gone
+                if not dry_run:
+                    await states.update(key, partial(_without_left, key, branch_seconds))
+            except InvalidStateError as error:
+                problems.append(str(error))
     # First the texts, then the ledgers: whatever is named in between is found.
     listed = [(space, await space.stored()) for space in spaces]
     named: set[str] = set()
@@ -81,7 +105,7 @@ async def collect_texts(
         for text in texts:
             if text.ref in own:
                 counts["named"] += 1
-            elif text.age_seconds < grace_seconds:
+            elif text.age_seconds < grace_seconds and text.ref not in over:
                 counts["young"] += 1
             else:
                 chosen.append((space, text))
@@ -91,7 +115,6 @@ async def collect_texts(
             "databases, and all sessions are over, remove the store itself"
         )
     removed: list[RemovedObject] = []
-    problems: list[str] = []
     halves: list[tuple[str, int]] = []
     for space, text in chosen:
         try:
@@ -106,8 +129,21 @@ async def collect_texts(
         except (OffloadError, OSError) as error:
             problems.append(str(error))
     removed += [RemovedObject("file", where, size) for where, size in halves]
+    for engine in engines_of(*directories, store) if not dry_run else ():
+        from context_compressor.backends.engines import empty_log
+
+        if not await empty_log(engine, WAIT_SECONDS):
+            problems.append("the log of SQLite's file was not emptied: others use it; try again")
     before = sum(text.bytes for _, texts in listed for text in texts) + sum(size for _, size in halves)
     after = before - sum(one.bytes for one in removed)
     return TextCollection(
         tuple(removed), len(spaces), counts["named"], counts["young"], before, after, tuple(problems), dry_run
     )
+
+
+def _without_left(key: str, branch_seconds: float, record: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a state as it is to stand; None: as it is."""
+    if record is None:
+        return None
+    changed, _ = tidied(record, key, time.time(), branch_seconds)
+    return None if changed == record else changed

@@ -299,9 +299,8 @@ async def _rewrite(
     done: Deletion, directory: SessionDirectory, store: OffloadStore | None, wait_seconds: float
 ) -> None:
     """Rewrite SQLite's files, where earlier states of what was removed may lie between the rows."""
-    engines = [engine for one in (directory, store) if (engine := getattr(one, "engine", None)) is not None]
     rewritten: set[str] = set()
-    for engine in engines:
+    for engine in engines_of(directory, store):
         from context_compressor.backends.engines import sqlite_file
         from context_compressor.backends.sqlalchemy_sessions import rewrite_file
 
@@ -312,6 +311,11 @@ async def _rewrite(
                 rewritten.add(file)
         except ConflictError as error:
             done.problems.append(f"{error}; what was deleted may lie in it until it is rewritten: try again")
+
+
+def engines_of(*places: object) -> list[Any]:
+    """Return the engines of places that are in a database."""
+    return [engine for one in places if (engine := getattr(one, "engine", None)) is not None]
 
 
 def _name(store: OffloadStore | None) -> str | None:

@@ -40,6 +40,8 @@ _BREAKS = 25
 """How often one is tried that the database broke off at once. InnoDB does so to all but one of the many that
 make sessions of their own at the same moment: it locks the gap where a row is missing."""
 _PAUSE_SECONDS = 0.5
+_OVERWRITES = "context_compressor_overwrites"
+"""Where a connection says that what is removed by it is overwritten."""
 _ABANDONED_SECONDS = 5.0
 """How long a server has to answer what nobody waits for any more, before the connection is closed."""
 
@@ -87,7 +89,11 @@ class _Unwanted(Exception):
 
 
 async def in_transaction(
-    engine: AsyncEngine, work: Callable[[sa.Connection], T], *, is_write: bool = True
+    engine: AsyncEngine,
+    work: Callable[[sa.Connection], T],
+    *,
+    is_write: bool = True,
+    removes: bool = False,
 ) -> T:
     """Run statements in a transaction of their own, again where the database broke it off.
 
@@ -95,6 +101,12 @@ async def in_transaction(
     cancelled leaves at once, and the transaction comes to its end by itself: it is rolled back, unless it is
     being committed. Were a statement broken off, its connection would be closed, and SQLite's would go on
     holding its lock.
+
+    Args:
+        engine: of the database.
+        work: the statements.
+        is_write: whether they change something.
+        removes: whether what they take away or write over is to be in no file of SQLite's any more.
     """
 
     async def run(is_wanted: Callable[[], bool]) -> T:
@@ -105,10 +117,12 @@ async def in_transaction(
                 async with engine.begin() if is_write else engine.connect() as connection:
                     if not is_wanted():
                         raise _Unwanted
-                    found = await connection.run_sync(work)
+                    found = await connection.run_sync(thoroughly(work) if is_write else work)
                     if is_write and not is_wanted():
                         raise _Unwanted
                     is_ending = is_write
+                if removes:
+                    await empty_log(engine)
                 return found
             except _Unwanted:
                 raise asyncio.CancelledError from None
@@ -138,6 +152,41 @@ def hiding_parameters() -> Iterator[None]:
     except StatementError as error:
         error.hide_parameters = True
         raise
+
+
+def thoroughly(work: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Return work on a connection, or a session, by which SQLite overwrites what is removed."""
+
+    def run(given: Any) -> T:
+        connection: sa.Connection = given if isinstance(given, sa.Connection) else given.connection()
+        if connection.dialect.name == "sqlite" and not connection.info.get(_OVERWRITES):
+            connection.exec_driver_sql("PRAGMA secure_delete=ON")
+            connection.info[_OVERWRITES] = True
+        return work(given)
+
+    return run
+
+
+async def empty_log(engine: AsyncEngine, wait_seconds: float = 0.0) -> bool:
+    """Empty SQLite's log, where earlier states of a row are; tell whether that is done, or nothing to do.
+
+    Args:
+        engine: over the file.
+        wait_seconds: how long to wait for others who use it; what is left the next removal takes along.
+    """
+    if sqlite_file(engine) is None:
+        return True
+    try:
+        async with engine.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            was = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
+            await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * wait_seconds)}")
+            busy = (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
+            await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(was)}")
+    except DBAPIError as error:
+        logger.info("SQLite's log was not emptied: %s", error.orig)
+        return False
+    return not busy
 
 
 def abandoned_seconds(engine: AsyncEngine) -> float | None:

@@ -52,6 +52,17 @@ def as_name(value: object, name: str, default: str) -> str:
     return value
 
 
+def as_key(value: object) -> str:
+    """Return the key of a conversation.
+
+    Raises:
+        InvalidArgumentError: it is no string.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"key: expected a string, got {type(value).__name__}")
+    return value
+
+
 def as_namespace(value: object) -> str:
     """Return what stands for a namespace: a string, or the ids of a user and a session.
 

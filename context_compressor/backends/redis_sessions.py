@@ -12,6 +12,7 @@ from context_compressor.backends.records import digest, unpack_ascii
 from context_compressor.backends.redis import RedisHistory
 from context_compressor.backends.redis_clients import Client, check_keys, client_for, close
 from context_compressor.backends.redis_keys import as_text, digests_under, keys_like, stem_under
+from context_compressor.backends.redis_states import RedisStates
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.backends.sessions import (
     RemovedObject,
@@ -130,7 +131,11 @@ class RedisSessions(SessionDirectory):
         left_out = None if but is None else self._stem(digest(*but))
         stems = [stem for stem in await self._stems() if stem != left_out]
         found = [set(refs_in([edit async for edit in self._edits(stem)])) for stem in stems]
-        return [refs for refs in found if refs]
+        return [*(refs for refs in found if refs), *await self._refs_of_states()]
+
+    def states(self) -> RedisStates:
+        """Return the states of adapters under the prefix."""
+        return RedisStates(self.client, key_prefix=self.prefix)
 
     async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:
         """Make a session of these changes, in one script.

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from context_compressor.memory.history import Change, Head, History
+from context_compressor.offload.store import REF_PATTERN
+
+if TYPE_CHECKING:  # their packages are extras
+    from context_compressor.backends.redis_states import RedisStates
+    from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
 
 
 class SessionInfo(NamedTuple):
@@ -70,7 +76,8 @@ class SessionDirectory(ABC):
 
     @abstractmethod
     async def named_refs(self, but: tuple[str, str] | None = None) -> list[set[str]]:
-        """Return the refs that live ledgers name, a set for each session that names some.
+        """Return the refs that live ledgers name, a set for each session, and each key of an adapter's, that
+        names some.
 
         Args:
             but: user and session of one that is left out.
@@ -78,6 +85,17 @@ class SessionDirectory(ABC):
         Raises:
             InvalidStateError: a ledger cannot be read.
         """
+
+    @abstractmethod
+    def states(self) -> SQLAlchemyStates | RedisStates:
+        """Return the states of adapters beside the sessions."""
+
+    async def _refs_of_states(self) -> list[set[str]]:
+        """Return the refs that states of adapters name, and some more, maybe; a set for each with some."""
+        states = self.states()
+        found = [await states.get(key) for key in await states.keys()]
+        named = [set(REF_PATTERN.findall(json.dumps(record))) for record in found]
+        return [refs for refs in named if refs]
 
     @abstractmethod
     async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:

@@ -20,6 +20,7 @@ from context_compressor.backends.engines import (
     hiding_parameters,
     in_transaction,
     make_tables,
+    thoroughly,
 )
 from context_compressor.backends.records import (
     DEFAULT_SESSION,
@@ -40,7 +41,17 @@ from context_compressor.backends.writing import Write, in_parts
 from context_compressor.compression.edits import message_id
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.history import Change, Entry, Head, LedgerEntry, WriteNumber, ledger_entries
+from context_compressor.memory.history import (
+    Change,
+    Delete,
+    Entry,
+    Head,
+    LedgerEntry,
+    SetSummary,
+    Withdraw,
+    WriteNumber,
+    ledger_entries,
+)
 from context_compressor.memory.loops import to_its_end
 from context_compressor.messages.skeletons import as_message
 
@@ -214,7 +225,9 @@ class SQLAlchemyHistory:
         def make(connection: sa.Connection) -> WriteNumber:
             return Write(connection, self._row, inner).make(changes)
 
-        return self._outward(Head(await self._run(make, is_write=True), 0, "")).number
+        removes = any(isinstance(change, Delete | Withdraw | SetSummary) for change in changes)
+        number = await self._run(make, is_write=True, removes=removes)
+        return self._outward(Head(number, 0, "")).number
 
     async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
         """Return edits as `History.ledger` does."""
@@ -260,7 +273,9 @@ class SQLAlchemyHistory:
     def _is(self, table: sa.Table) -> sa.ColumnElement[bool]:
         return table.c.session == self._session
 
-    async def _run(self, work: Callable[[sa.Connection], T], *, is_write: bool = False) -> T:
+    async def _run(
+        self, work: Callable[[sa.Connection], T], *, is_write: bool = False, removes: bool = False
+    ) -> T:
         """Run statements on a connection: in a transaction of their own, or in the caller's."""
         await make_tables(self._engine)
         if self._within is not None:
@@ -271,7 +286,7 @@ class SQLAlchemyHistory:
                     most_seconds=abandoned_seconds(self._engine),
                     waits=True,
                 )
-        return await in_transaction(self._engine, work, is_write=is_write)
+        return await in_transaction(self._engine, work, is_write=is_write, removes=removes)
 
     async def _run_within(self, work: Callable[[sa.Connection], T], is_write: bool) -> T:
         within = self._within
@@ -282,7 +297,7 @@ class SQLAlchemyHistory:
             # Its driver begins a transaction with the first change, and a savepoint without one commits.
             await within.execute(sa.update(sessions).where(sa.false()).values(number=0))
         async with within.begin_nested():
-            return await within.run_sync(lambda session: work(session.connection()))
+            return await within.run_sync(thoroughly(lambda session: work(session.connection())))
 
     # In a caller's transaction numbers may be taken back. They are given out once only.
 

@@ -11,7 +11,14 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables, sqlite_file
+from context_compressor.backends.engines import (
+    dispose,
+    empty_log,
+    engine_for,
+    in_transaction,
+    make_tables,
+    sqlite_file,
+)
 from context_compressor.backends.records import Standing, digest, from_bytes, unpack
 from context_compressor.backends.sessions import (
     RemovedObject,
@@ -20,6 +27,7 @@ from context_compressor.backends.sessions import (
     StoredObject,
 )
 from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
+from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
 from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts
 from context_compressor.compression.edits import refs_in
 from context_compressor.errors import ConflictError, InvalidArgumentError, shown_url, without_secrets
@@ -156,7 +164,11 @@ class SQLSessions(SessionDirectory):
             return list(found.values())
 
         await make_tables(self.engine)
-        return await in_transaction(self.engine, look)
+        return [*await in_transaction(self.engine, look), *await self._refs_of_states()]
+
+    def states(self) -> SQLAlchemyStates:
+        """Return the states of adapters in the database."""
+        return SQLAlchemyStates(self.engine)
 
     async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:
         """Make a session of these changes, in one transaction.
@@ -198,18 +210,8 @@ class SQLSessions(SessionDirectory):
                 connection.execute(sa.delete(table).where(table.c.session == session))
             return removed
 
-        def scrub(connection: sa.Connection) -> list[RemovedObject]:
-            if connection.dialect.name != "sqlite":
-                return remove(connection)
-            was = connection.exec_driver_sql("PRAGMA secure_delete").scalar_one()
-            connection.exec_driver_sql("PRAGMA secure_delete=ON")  # what is removed is overwritten
-            try:
-                return remove(connection)
-            finally:
-                connection.exec_driver_sql(f"PRAGMA secure_delete={int(was)}")
-
         await make_tables(self.engine)
-        return await in_transaction(self.engine, scrub)
+        return await in_transaction(self.engine, remove, removes=True)
 
     async def close(self) -> None:
         """Close the engine, if it was made here."""
@@ -276,14 +278,13 @@ async def rewrite_file(engine: AsyncEngine, wait_seconds: float) -> list[Removed
             was = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
             await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * wait_seconds)}")
             await connection.exec_driver_sql("VACUUM")
-            busy = (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
             await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(was)}")
-            return bool(busy)
+        return await empty_log(engine, wait_seconds)
 
     try:
-        busy = await to_its_end(rewrite)
+        is_empty = await to_its_end(rewrite)
     except DBAPIError as error:
         raise ConflictError(f"{file} could not be rewritten: {error.orig}", number=0) from error
-    if busy:
+    if not is_empty:
         raise ConflictError(f"the log of {file} could not be emptied: others read it", number=0)
     return [RemovedObject("file", str(file), file.stat().st_size, "rewritten")]

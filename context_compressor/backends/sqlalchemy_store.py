@@ -68,9 +68,9 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         assert self._engine is not None
         return self._engine
 
-    async def _run(self, work: Callable[[sa.Connection], T]) -> T:
+    async def _run(self, work: Callable[[sa.Connection], T], *, removes: bool = False) -> T:
         await make_tables(self.engine)
-        return await in_transaction(self.engine, work)
+        return await in_transaction(self.engine, work, removes=removes)
 
     def _is(self, ref: str) -> sa.ColumnElement[bool]:
         return sa.and_(texts.c.namespace == self._namespace, texts.c.ref == digits(ref))
@@ -102,7 +102,8 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         return b"".join(map(bytes, found)) if found else None
 
     async def _remove(self, ref: str) -> None:
-        await self._run(lambda connection: connection.execute(sa.delete(texts).where(self._is(ref))))
+        removed = sa.delete(texts).where(self._is(ref))
+        await self._run(lambda connection: connection.execute(removed), removes=True)
 
     async def _touch(self, ref: str, data: bytes) -> None:  # noqa: ARG002
         again = sa.update(texts).where(self._is(ref)).values(stored_at=int(time.time()))

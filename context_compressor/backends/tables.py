@@ -97,6 +97,16 @@ leases = Table(
     Column("until", _NUMBER, nullable=False),
 )
 """What a process has claimed for some time, in milliseconds since 1970 by the database's clock."""
+states = Table(
+    f"{_PREFIX}states",
+    metadata,
+    Column("key_digest", _DIGEST, primary_key=True),
+    Column("key", _BYTES, nullable=False),
+    Column("number", _NUMBER, nullable=False),
+    Column("set_at", _NUMBER, nullable=False),
+    Column("state", _BYTES, nullable=False),
+)
+"""What adapters know of conversations, each under its key."""
 texts = Table(
     f"{_PREFIX}texts",
     metadata,

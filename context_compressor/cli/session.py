@@ -352,17 +352,25 @@ def collect(
         str | None, typer.Option(metavar="NAME", help="Look at this namespace only. Default: all of them.")
     ] = None,
     grace: Grace = "1d",
+    branches: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE", help="Adapters keep for so long what their lists say no more (branch_seconds)."
+        ),
+    ] = "1h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     store_options: StoreOptions = None,
     key_prefix: KeyPrefix = "",
     as_json: Json = False,
 ) -> int:
-    """Remove the texts of a store that no live ledger of these databases names.
+    """Remove the texts of a store that no live ledger, nor state of an adapter, of these databases names.
+
+    What the lists of adapters have not said for an hour goes from their states.
 
     A session that is kept elsewhere, and whose texts lie there, would lose them: name all databases.
     """
     check_stdout()
-    seconds = read_age(grace, "--grace")
+    seconds, branch_seconds = read_age(grace, "--grace"), read_age(branches, "--branches")
 
     async def work(stack: AsyncExitStack) -> int:
         from context_compressor.backends.collecting import collect_texts
@@ -378,7 +386,12 @@ def collect(
         )
         assert texts is not None
         done = await collect_texts(
-            directories, texts, grace_seconds=seconds, all_namespaces=namespace is None, dry_run=dry_run
+            directories,
+            texts,
+            grace_seconds=seconds,
+            branch_seconds=branch_seconds,
+            all_namespaces=namespace is None,
+            dry_run=dry_run,
         )
         if as_json:
             print(json.dumps({"store": store, **done.to_dict()}, indent=2))

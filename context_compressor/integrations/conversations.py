@@ -62,7 +62,10 @@ KeyOf = Callable[[Any], str | Awaitable[str | None] | None]
 
 
 class States(Protocol):
-    """Where states are kept beyond this process: anything with these two methods, over a database say."""
+    """Where states are kept beyond this process: anything with these two methods.
+
+    `SQLAlchemyStates` and `RedisStates` have `update` as well, so that nobody writes over what others set.
+    """
 
     async def get(self, key: str) -> dict[str, Any] | None:
         """Return what was set under a key, or None."""
@@ -112,8 +115,8 @@ class _Found:
 
     best: Conversation
     """The conversation that it goes on with."""
-    all: Sequence[Conversation] = ()
-    """Those under its name."""
+    elsewhere: Sequence[Conversation] = ()
+    """Those under its name that only other processes know."""
     is_named: bool = True
     """Whether the caller names it."""
     fault: Exception | None = None
@@ -308,8 +311,8 @@ class Conversations:
         over = self._take_what_is_over(shown, found, now)
         for one in over:
             state.kept.left.update(dict.fromkeys(_named(one) | left_in(one.state), one.left_at))
-        others = [*self._known.values(), *(one for one in found.all if not shown.goes_on_from(one.spoken))]
-        rest = [one for one in others if one is not shown and one not in over]
+        others = [*self._known.values(), *(one for one in found.elsewhere if id(one) not in self._known)]
+        rest = [one for one in others if not shown.goes_on_from(one.spoken) and one not in over]
         await let_go(state, now, lambda: {ref for one in rest for ref in _named(one)})
         if not asked.is_kept_elsewhere:
             for name in dict.fromkeys([shown.name, *(one.name for one in [*left, *over])]):
@@ -439,21 +442,29 @@ class Conversations:
 
     async def _find(self, name: str, pieces: Sequence[Sequence[Any]], *, is_named: bool) -> _Found:
         """Return the conversation under a name that a list shares most with, its state included."""
-        found = [one for one in list(self._known.values()) if one.name == name]
+        known = [one for one in list(self._known.values()) if one.name == name]
+        elsewhere = list[Conversation]()
         saved, fault = await self._saved(name)
-        for each in saved or ():
-            for one in found:
+        for each in saved:
+            for one in known:
                 if one.spoken == each["spoken"]:  # another process may have seen that it was left
                     one.left_at = one.left_at or each.get("left_at")
-            if all(each["state"] != one.state for one in found):
+            is_known = any(
+                one.state == each["state"]
+                or (one.spoken != each["spoken"] and one.goes_on_from(each["spoken"]))
+                for one in known
+            )
+            if not is_known:
                 one = Conversation(name, each["spoken"], each["state"], self._store_for())
-                found.append(replace(one, notes=dict(each.get("notes", {})), left_at=each.get("left_at")))
+                notes, left_at = dict(each.get("notes", {})), each.get("left_at")
+                elsewhere.append(replace(one, notes=notes, left_at=left_at))
+        found = [*known, *elsewhere]
         spoken = spoken_of(pieces) if len(found) > 1 else []
         shared = [_shared(one.spoken, spoken) for one in found]
         # Of those that share as much the last one is what another process did since.
         best = max(zip(shared, range(len(found)), found, strict=True), default=None)
         one = Conversation(name, [], {}, self._store_for()) if best is None else best[-1]
-        return _Found(one, found, is_named, fault)
+        return _Found(one, elsewhere, is_named, fault)
 
     def _known_as(self, name: str, state: Mapping[str, Any]) -> Conversation:
         """Return the conversation that has this very state, its memory at hand; else one with that alone.
@@ -478,9 +489,8 @@ class Conversations:
         Returns:
             Those in whose place it says something else, from now on.
         """
-        known = list(self._known.values())
         left = list[Conversation]()
-        for one in [*known, *(one for one in (found.best, *found.all) if one not in known)]:
+        for one in [*self._known.values(), *found.elsewhere]:
             if one.name == shown.name and shown.goes_on_from(one.spoken):
                 self._known.pop(id(one), None)
             elif one.left_at is None and _departs(shown, one, is_named=found.is_named):
@@ -497,7 +507,7 @@ class Conversations:
 
     def _take_what_is_over(self, shown: Conversation, found: _Found, now: float) -> list[Conversation]:
         """Let go of the conversations that no list has said for `branch_seconds`, and return them."""
-        others = {id(one): one for one in [*self._known.values(), *found.all] if one is not shown}
+        others = {id(one): one for one in [*self._known.values(), *found.elsewhere]}
         over = [
             one
             for one in others.values()
@@ -507,19 +517,23 @@ class Conversations:
             self._known.pop(id(one), None)
         return over
 
-    async def _saved(self, name: str) -> tuple[list[Saved] | None, Exception | None]:
-        """Return what was saved under a name, and why it was not read.
-
-        None for what is not to be written over: it cannot be read now, or a newer release set it.
-        """
-        record: Any = None
+    async def _saved(self, name: str) -> tuple[list[Saved], Exception | None]:
+        """Return what was saved under a name, and why it was not read."""
         try:
             record = None if self._states is None else await _done(self._states.get(name))
-            return [] if record is None else conversations_in(record, name), None
         except Exception as error:
             logger.warning("states: what stands under %r was not read: %r", name, error)
-            is_lost = isinstance(error, InvalidStateError) and not is_newer(record)
-            return [] if is_lost else None, error
+            return [], error
+        saved, fault = self._read(record, name)
+        return saved or [], fault
+
+    def _read(self, record: Any, name: str) -> tuple[list[Saved] | None, Exception | None]:
+        """Return the conversations of a record, None where it is not to be written over, and why."""
+        try:
+            return [] if record is None else conversations_in(record, name), None
+        except InvalidStateError as error:
+            logger.warning("%s", error)
+            return None if is_newer(record) else [], error
 
     async def _save(
         self,
@@ -536,18 +550,27 @@ class Conversations:
             left: those in whose place lists say something else.
             over: those that are to be forgotten.
         """
-        if self._states is None:
-            return
-        saved, _ = await self._saved(name)
-        if saved is None:
-            return
         kept = [now] if now.name == name and id(now) in self._known else []
         gone = [*kept, *(one for one in over if one.name == name)]
-        others = [one for one in saved if not any(each.goes_on_from(one["spoken"]) for each in gone)]
-        for one in left:
-            others = [one.to_saved() if each["spoken"] == one.spoken else each for each in others]
+
+        def merged(record: Any) -> dict[str, Any] | None:
+            saved, _ = self._read(record, name)
+            if saved is None:
+                return None
+            others = [one for one in saved if not any(each.goes_on_from(one["spoken"]) for each in gone)]
+            for one in left:
+                others = [one.to_saved() if each["spoken"] == one.spoken else each for each in others]
+            return record_of([*others, *(one.to_saved() for one in kept)])
+
+        states = self._states
+        if states is None:
+            return
         try:
-            await _done(self._states.set(name, record_of([*others, *(one.to_saved() for one in kept)])))
+            update = getattr(states, "update", None)
+            if update is not None:
+                await update(name, merged)
+            elif (record := merged(await _done(states.get(name)))) is not None:
+                await _done(states.set(name, record))
         except Exception:
             logger.warning("states: nothing was set under %r", name, exc_info=True)
 

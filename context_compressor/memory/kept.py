@@ -55,6 +55,38 @@ def record_of(conversations: Sequence[Saved]) -> dict[str, Any]:
     return {"version": _VERSION, "conversations": list(conversations)[-MOST_UNDER_A_KEY:]}
 
 
+def tidied(record: object, key: str, now: float, seconds: float) -> tuple[dict[str, Any], set[str]]:
+    """Return a record without what no list has said for so many seconds, and the refs of its texts.
+
+    Raises:
+        InvalidStateError: it is no such record.
+    """
+    kept: list[Saved] = []
+    gone: set[str] = set()
+    for one in conversations_in(record, key):
+        state = one["state"]
+        if is_over(one.get("left_at"), now, seconds):
+            gone |= named_in(state) | left_in(state)
+            continue
+        left = state.get(LEFT_KEY, {})
+        over = {digits for digits, since in left.items() if is_over(since, now, seconds)}
+        gone |= {f"{REF_PREFIX}{digits}" for digits in over}
+        left = {digits: since for digits, since in left.items() if digits not in over}
+        bare = {name: value for name, value in state.items() if name != LEFT_KEY}
+        notes = {name: _without_left(noted, now, seconds) for name, noted in one.get("notes", {}).items()}
+        kept.append({**one, "state": {**bare, LEFT_KEY: left} if left else bare, "notes": notes})
+    return record_of(kept), gone
+
+
+def _without_left(noted: Any, now: float, seconds: float) -> Any:
+    """Return what an adapter noted without what no list goes on from any more."""
+    if not isinstance(noted, list):
+        return noted
+    return [
+        one for one in noted if not (isinstance(one, Mapping) and is_over(one.get("left_at"), now, seconds))
+    ]
+
+
 def named_in(state: Mapping[str, Any]) -> set[str]:
     """Return the refs that a state names.
 

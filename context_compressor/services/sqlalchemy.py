@@ -74,7 +74,7 @@ class SQLAlchemyMemoryService(MemoryService):
         return await self._run(lambda connection: standings(connection, user))
 
     async def _remove(self, user: str, session: str) -> None:
-        await self._run(lambda connection: remove_session(connection, user, session))
+        await self._run(lambda connection: remove_session(connection, user, session), removes=True)
 
-    async def _run(self, work: Callable[[sa.Connection], T]) -> T:
-        return await in_transaction(self._engine, work)
+    async def _run(self, work: Callable[[sa.Connection], T], *, removes: bool = False) -> T:
+        return await in_transaction(self._engine, work, removes=removes)

@@ -26,6 +26,7 @@ from context_compressor import (
     RedisOffloadStore,
     SQLAlchemyMemory,
     SQLAlchemyOffloadStore,
+    from_openai,
 )
 from context_compressor.backends.collecting import collect_texts
 from context_compressor.backends.deleting import delete_messages, delete_session
@@ -130,6 +131,43 @@ async def test_nothing_is_left_of_a_message(
     assert canaries(await all_kept(kind, url, tmp_path)) == []
     assert (await history.head()).size == 64
     assert await view(directory, user, "chat", store)
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["url", "engine"])
+async def test_files_of_sqlite_hold_nothing_of_what_was_deleted(tmp_path: Path, is_own: bool) -> None:
+    """Neither between the rows nor in the log, whoever made the engine."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/memory.db"
+    place = url if is_own else create_async_engine(url)
+    base, store = SQLAlchemyMemory(place), SQLAlchemyOffloadStore(place, "texts")
+
+    def said() -> list[str]:
+        return [name for name, data in files_in(tmp_path).items() if CANARY.encode() in data]
+
+    def turn(number: int, canary: str = "") -> list[dict[str, Any]]:
+        question = {"role": "user", "content": f"Step {number}: {canary * 300}"}
+        return [question, {"role": "assistant", "content": f"{canary} is done. " * 40}]
+
+    async with CompressedMemory(base, store=store, branch_seconds=0, **BUDGET) as memory:
+        listed = [one for n in range(8) for one in turn(n)]
+        gone = [*listed, *turn(8, CANARY), *(one for n in range(9, 20) for one in turn(n))]
+        await memory.view(gone)
+        assert said()
+        await memory.view([*listed, *(one for n in range(9, 20) for one in turn(n)), *turn(20)])
+        assert said() == []
+        await memory.add(from_openai([*turn(21, CANARY), *(one for n in range(22, 30) for one in turn(n))]))
+        await memory.get_memory()
+        assert said()
+        found = [msg.id for msg in await memory.get_history() if CANARY in str(msg.content)]
+        assert await memory.delete(found) == 2
+        assert said() == []
+        await memory.add(from_openai([*turn(30, CANARY), *(one for n in range(31, 40) for one in turn(n))]))
+        await memory.get_memory()
+    assert said()
+    await delete_session(base, store, own_namespace=True)
+    assert said() == []
+    await closed(base, store)
+    if not isinstance(place, str):
+        await place.dispose()
 
 
 @pytest.mark.parametrize("where", ["{folder}/texts", "file://{folder}/texts"])

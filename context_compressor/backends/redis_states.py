@@ -1,0 +1,114 @@
+"""`RedisStates`: states of adapters in Redis."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from redis.asyncio import ConnectionPool
+
+from context_compressor.backends.records import as_key, digest, pack_ascii, unpack_ascii
+from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, make_ready
+from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
+from context_compressor.errors import ConflictError
+
+_ATTEMPTS = 100
+_EXCHANGE = """
+-- KEYS: state
+-- ARGV: 1 SHA-1 of what stands there, or "", 2 what is to, 3 TTL in seconds or ""
+local there = redis.call('GET', KEYS[1])
+if (there and redis.sha1hex(there) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
+if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
+return 1
+"""
+
+
+class RedisStates:
+    """Keep what adapters know of conversations in Redis: `states=RedisStates(url)`.
+
+    It may be the Redis of sessions and texts. Any number of processes may use it at once.
+
+    Args:
+        url_or_pool: as `RedisMemory` takes it.
+        key_prefix: what the keys begin with.
+        key_ttl: seconds after which a state that nobody gets or sets is gone; None: never.
+
+    Raises:
+        InvalidArgumentError: an argument is none of that.
+    """
+
+    def __init__(
+        self,
+        url_or_pool: str | ConnectionPool | Client,
+        *,
+        key_prefix: str = "",
+        key_ttl: int | None = None,
+    ) -> None:
+        check_keys(key_prefix, key_ttl)
+        self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
+        self._client = self._own or client_over(url_or_pool)
+        self._prefix, self._ttl = key_prefix, key_ttl
+        self._exchange = self._client.register_script(_EXCHANGE)
+
+    async def get(self, key: str) -> dict[str, Any] | None:
+        """Return what was set under a key, or None."""
+        name = self._name(key)
+        await make_ready(self._client)
+        found: Any = await self._client.get(name)
+        if found is not None and self._ttl is not None:
+            await self._client.expire(name, self._ttl)
+        return None if found is None else unpack_ascii(found)["state"]
+
+    async def set(self, key: str, state: dict[str, Any]) -> None:
+        """Keep a state, JSON-like data, under a key."""
+        await self.update(key, lambda _: state)
+
+    async def update(
+        self, key: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
+    ) -> None:
+        """Put another state in the place of one; no other process changes it meanwhile.
+
+        Args:
+            key: under which it stands.
+            change: is given what stands there, or None, and returns what is to; None: it stays as it is.
+
+        Raises:
+            ConflictError: others change it all the time.
+        """
+        name = self._name(key)
+        await make_ready(self._client)
+        for _ in range(_ATTEMPTS):
+            found: Any = await self._client.get(name)
+            text = None if found is None else as_text(found)
+            changed = change(None if text is None else unpack_ascii(text)["state"])
+            if changed is None:
+                return
+            known = "" if text is None else hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+            said = pack_ascii({"key": key, "state": changed})
+            if await self._exchange([name], [known, said, self._ttl or ""]):
+                return
+        raise ConflictError(f"the state under {key!r} changes too fast to write to it; try again", number=0)
+
+    async def delete(self, key: str) -> None:
+        """Forget what stands under a key; nothing is fine."""
+        await make_ready(self._client)
+        await self._client.delete(self._name(key))
+
+    async def keys(self) -> list[str]:
+        """Return the keys under which something stands, sorted; every key of the server is looked at."""
+        await make_ready(self._client)
+        names = [
+            stem_under(self._prefix, one) for one in await digests_under(self._client, self._prefix, "state")
+        ]
+        found = [await self._client.get(f"{name}state") for name in names]
+        return sorted(unpack_ascii(one)["key"] for one in found if one is not None)
+
+    async def close(self) -> None:
+        """Close the client, if it was made here."""
+        if self._own is not None:
+            await self._own.aclose()
+
+    def _name(self, key: str) -> str:
+        return f"{stem_under(self._prefix, digest(as_key(key)))}state"

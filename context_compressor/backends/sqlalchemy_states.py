@@ -1,0 +1,108 @@
+"""`SQLAlchemyStates`: states of adapters in a database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
+from context_compressor.backends.records import as_key, digest, from_bytes, pack, to_bytes, unpack
+from context_compressor.backends.tables import states
+from context_compressor.backends.writing import Again
+from context_compressor.errors import InvalidArgumentError
+
+T = TypeVar("T")
+
+
+class SQLAlchemyStates:
+    """Keep what adapters know of conversations in a database: `states=SQLAlchemyStates(url)`.
+
+    It may be the database of sessions and texts. Any number of processes may use it at once.
+
+    Args:
+        engine: a URL, whose engine is closed by `close`, or an `AsyncEngine`, which stays the caller's.
+
+    Raises:
+        InvalidArgumentError: neither.
+    """
+
+    def __init__(self, engine: AsyncEngine | str) -> None:
+        if not isinstance(engine, AsyncEngine | str):
+            raise InvalidArgumentError(
+                f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
+            )
+        self._own = engine_for(engine) if isinstance(engine, str) else None
+        self._engine = self._own if isinstance(engine, str) else engine
+
+    async def get(self, key: str) -> dict[str, Any] | None:
+        """Return what was set under a key, or None."""
+        wanted = sa.select(states.c.state).where(_is(key))
+        found = await self._run(
+            lambda connection: connection.execute(wanted).scalar_one_or_none(), is_write=False
+        )
+        return None if found is None else unpack(found)
+
+    async def set(self, key: str, state: dict[str, Any]) -> None:
+        """Keep a state, JSON-like data, under a key."""
+        await self.update(key, lambda _: state)
+
+    async def update(
+        self, key: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
+    ) -> None:
+        """Put another state in the place of one; no other process changes it meanwhile.
+
+        Args:
+            key: under which it stands.
+            change: is given what stands there, or None, and returns what is to; None: it stays as it is.
+        """
+        where = _is(key)
+
+        def exchange(connection: sa.Connection) -> None:
+            # Whoever else writes there waits for this row, and SQLite for the transaction.
+            held = connection.execute(sa.update(states).where(where).values(number=states.c.number + 1))
+            found = None
+            if held.rowcount:
+                found = unpack(connection.execute(sa.select(states.c.state).where(where)).scalar_one())
+            changed = change(found)
+            if changed is None:
+                return
+            values = {"state": pack(changed), "set_at": int(time.time())}
+            if held.rowcount:
+                connection.execute(sa.update(states).where(where).values(values))
+                return
+            name = {"key_digest": digest(key), "key": to_bytes(key), "number": 0}
+            try:
+                connection.execute(sa.insert(states).values({**name, **values}))
+            except IntegrityError as error:
+                raise Again from error
+
+        await self._run(exchange)
+
+    async def delete(self, key: str) -> None:
+        """Forget what stands under a key; nothing is fine."""
+        await self._run(lambda connection: connection.execute(sa.delete(states).where(_is(key))))
+
+    async def keys(self) -> list[str]:
+        """Return the keys under which something stands, sorted."""
+        wanted = sa.select(states.c.key)
+        found = await self._run(lambda connection: connection.execute(wanted).scalars().all(), is_write=False)
+        return sorted(map(from_bytes, found))
+
+    async def close(self) -> None:
+        """Close the engine, if it was made here."""
+        if self._own is not None:
+            await dispose(self._own)
+
+    async def _run(self, work: Callable[[sa.Connection], T], *, is_write: bool = True) -> T:
+        assert self._engine is not None
+        await make_tables(self._engine)
+        return await in_transaction(self._engine, work, is_write=is_write, removes=is_write)
+
+
+def _is(key: str) -> sa.ColumnElement[bool]:
+    return states.c.key_digest == digest(as_key(key))

@@ -1,0 +1,167 @@
+"""States of adapters in databases and Redis, and what is left there of what lists say no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import Redis
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from context_compressor import InvalidArgumentError, RedisStates, SQLAlchemyStates
+from context_compressor.backends import collecting
+from context_compressor.backends.collecting import collect_texts
+from context_compressor.backends.opening import open_sessions, open_store
+from context_compressor.integrations import conversations as module
+from context_compressor.integrations.conversations import Conversations
+from tests.backends.kept import KINDS, all_kept, url_of
+from tests.memory.scripted import exchange, user
+
+pytestmark = pytest.mark.variants(3)
+
+Dict = dict[str, Any]
+SECRET = "The quagga is at 7719. " + "Remember the lake. " * 60
+
+
+class Place:
+    """A database or a Redis, and what is in it for one test."""
+
+    def __init__(self, kind: str, url: str, folder: Path) -> None:
+        self.kind, self.url, self.folder = kind, url, folder
+        self.prefix = uuid4().hex if kind == "redis" else ""
+        self.opened: list[Any] = []
+
+    def states(self, **options: Any) -> Any:
+        if self.kind == "redis":
+            made: Any = RedisStates(self.url, key_prefix=self.prefix, **options)
+        else:
+            made = SQLAlchemyStates(self.url)
+        self.opened.append(made)
+        return made
+
+    def store(self) -> Any:
+        made = open_store(self.url, "texts", key_prefix=self.prefix)
+        self.opened.append(made)
+        return made
+
+    async def says(self, word: str) -> list[str]:
+        """Return where a word stands, in SQLite's own files as well."""
+        kept = await all_kept(self.kind, self.url, self.folder)
+        return [place for place, data in kept.items() if word.encode() in data]
+
+
+@pytest.fixture(params=KINDS)
+async def place(
+    request: pytest.FixtureRequest, server: Callable[[str], int], tmp_path: Path
+) -> AsyncIterator[Place]:
+    found = Place(request.param, url_of(request.param, server, tmp_path), tmp_path)
+    yield found
+    for one in found.opened:
+        await one.close()
+
+
+def said(turns: int) -> list[Dict]:
+    """Return a list whose sixth message is to be forgotten."""
+    listed = [one for n in range(turns) for one in (user(f"Ask {n}."), *exchange(f"t{n}", 20))]
+    listed[6]["content"] += SECRET
+    return listed
+
+
+async def test_what_is_set_comes_back_whoever_sets_at_once(place: Place) -> None:
+    key, states = f"ada {uuid4().hex} \ud83d", place.states()
+    assert await states.get(key) is None
+    state: Dict = {"text": "\ud83d\ude00 \ud83d \0", "n": [1, None, {"deep": "x" * 200_000}]}
+    await states.set(key, state)
+    assert await place.states().get(key) == state
+    assert key in await states.keys()
+
+    def counted(known: Dict | None) -> Dict:
+        return {"n": (known or {"n": 0})["n"] + 1}
+
+    await states.update(key, lambda _: None)
+    assert await states.get(key) == state
+    await states.delete(key)
+    assert await states.get(key) is None
+    many = [states, *(place.states() for _ in range(3))]
+    await asyncio.gather(*(one.update(key, counted) for one in many for _ in range(5)))
+    assert await states.get(key) == {"n": 20}
+    await states.delete(key)
+    assert key not in await states.keys()
+
+
+@pytest.mark.parametrize("by", ["request", "collection"])
+async def test_nothing_is_left_of_what_a_list_says_no_more(
+    place: Place, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000.0
+    for one in (module, collecting):
+        monkeypatch.setattr(one.time, "time", lambda: now)
+    store, states, key = place.store(), place.states(), uuid4().hex
+    options: Dict = {"max_total_tokens": 2_000, "store": store, "states": states}
+    conversations = Conversations(**options)
+    listed = said(30)
+    view = await conversations.view(listed, key=key)
+    assert await place.says("quagga")
+    del listed[6]
+    view = await conversations.view(listed, key=key)
+    now += 3_000
+    again = await Conversations(**options).view(listed, key=key)  # another process
+    assert again.messages == view.messages
+    assert await place.says("quagga")
+    now += 601
+    if by == "request":
+        await Conversations(**options).view(listed, key=key)
+    else:
+        async with open_sessions(place.url, key_prefix=place.prefix) as directory:
+            await collect_texts(directory, store, dry_run=True)
+            assert await place.says("quagga")
+            done = await collect_texts(directory, store)
+        assert done.problems == ()
+        assert done.named > 0
+    assert await place.says("quagga") == []
+    last = await Conversations(**options).view(listed, key=key)
+    assert last.messages == view.messages
+    async with conversations.memory(last) as memory:
+        for ref in await memory.reachable_refs():
+            assert await store.read(ref)
+
+
+async def test_a_time_to_live_goes_on_with_each_use(server: Callable[[str], int], tmp_path: Path) -> None:
+    place = Place("redis", url_of("redis", server, tmp_path), tmp_path)
+    states, others = place.states(key_ttl=500), place.states()
+    await states.set("ada", {"n": 1})
+    client = Redis.from_url(place.url)
+    [name] = [key async for key in client.scan_iter(f"{place.prefix}*")]
+    assert 0 < await client.ttl(name) <= 500
+    await others.update("ada", lambda _: {"n": 2})  # as a collection does, which knows of no time
+    assert 0 < await client.ttl(name) <= 500
+    await client.expire(name, 5)
+    assert await states.get("ada") == {"n": 2}
+    assert await client.ttl(name) > 5
+    for one in (states, others):
+        await one.close()
+    await client.aclose()
+
+
+async def test_an_engine_of_the_callers_stays_his(tmp_path: Path) -> None:
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/own.db")
+    states = SQLAlchemyStates(engine)
+    await states.set("ada", {"n": 1})
+    await states.close()
+    assert await SQLAlchemyStates(engine).get("ada") == {"n": 1}
+    await engine.dispose()
+
+
+async def test_what_is_wrong_is_refused_at_the_door() -> None:
+    with pytest.raises(InvalidArgumentError, match="engine: expected a URL or an AsyncEngine, got int"):
+        SQLAlchemyStates(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="url_or_pool"):
+        RedisStates(5)  # type: ignore[arg-type]
+    states = SQLAlchemyStates("sqlite+aiosqlite:///:memory:")
+    with pytest.raises(InvalidArgumentError, match="key: expected a string, got int"):
+        await states.get(5)  # type: ignore[arg-type]
+    await states.close()
