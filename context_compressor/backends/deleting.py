@@ -15,7 +15,7 @@ from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
 from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.compression.edits import kept_refs_of
-from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
+from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import History
 from context_compressor.offload.folders import ABANDONED_SECONDS
@@ -134,7 +134,11 @@ async def delete_session(
     """
     directory, user_id, session_id = sessions_of(base)
     history = directory.history(user_id, session_id)
-    if not (await history.head()).number:
+    try:
+        is_there = (await history.head()).number
+    except InvalidStateError:
+        is_there = 1  # what is left of it goes
+    if not is_there:
         raise InvalidArgumentError(
             f"there is no session {session_id!r} of user {user_id!r} ({directory.place})"
         )

@@ -11,7 +11,7 @@ from typing import Any, Self
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from context_compressor.errors import ConflictError, InvalidArgumentError, naming_extras
+from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, naming_extras
 
 with naming_extras():
     from redis.asyncio import ConnectionPool
@@ -39,10 +39,12 @@ from context_compressor.backends.redis_clients import (
     client_for,
     client_over,
     close,
+    look_at_eviction,
     make_ready,
 )
 from context_compressor.backends.redis_keys import (
     CLAIM,
+    HEAD,
     PARTS,
     TOUCH,
     WRITE,
@@ -191,6 +193,7 @@ class RedisHistory:
         self._changed, self._marks, self._ledger, self._edits, self._gone, self._leases = self._keys[4:10]
         self._bodies = self._keys[10]
         self._writers = _WRITERS.setdefault(client, WeakValueDictionary()).setdefault(self._head, _Writers())
+        self._look = client.register_script(HEAD)
         self._write = client.register_script(WRITE)
         self._touch = client.register_script(TOUCH)
         self._claim = client.register_script(CLAIM)
@@ -199,8 +202,12 @@ class RedisHistory:
 
     async def head(self) -> Head:
         """Return where the history stands."""
+        await make_ready(self.client)
+        await look_at_eviction(self.client, self._ttl is not None)
         fields = ["number", "writes", "size", "summary"]
-        number, names, size, summary = await self._ask("hmget", self._head, fields)
+        lost, (number, names, size, summary) = await self._look(self._keys, fields)
+        if lost:
+            raise self._evicted(int(lost))
         await self._renew()
         if number is not None:
             await self._sessions.note(self._session)
@@ -268,6 +275,8 @@ class RedisHistory:
                 NAMES_CHARACTERS,
             ]
             done, now, *names = await self._write(self._keys, told)
+            if done < 0:
+                raise self._evicted(-done)
             if done:
                 if number == 0:  # or who removed the session meanwhile would have taken its name
                     await self._sessions.note(self._session, is_new=True)
@@ -297,6 +306,13 @@ class RedisHistory:
         ttl = "" if self._ttl is None else str(self._ttl)
         milliseconds = math.ceil(seconds * 1000)
         return bool(await self._claim([self._leases], [digest(name), digest(holder), milliseconds, ttl]))
+
+    def _evicted(self, place: int) -> InvalidStateError:
+        return InvalidStateError(
+            f"Redis has lost the key {self._keys[place - 1]} of this session, whose other keys are there: it "
+            "evicts keys, or somebody removed it; set maxmemory-policy to noeviction, and restore the "
+            "session from a backup, or delete it"
+        )
 
     # Asking
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+from weakref import WeakSet
 
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
+from redis.exceptions import ConnectionError, RedisClusterException, RedisError, TimeoutError
 
 from context_compressor.errors import InvalidArgumentError, LoopError, check_number, without_secrets
 from context_compressor.memory.loops import left_by
+
+logger = logging.getLogger(__name__)
 
 Client = Redis | RedisCluster
 
@@ -76,6 +80,27 @@ def client_over(given: object) -> Client:
         "url_or_pool: expected a URL, a redis.asyncio ConnectionPool, Redis or RedisCluster, got "
         f"{type(given).__name__}"
     )
+
+
+_LOOKED_AT: WeakSet[Client] = WeakSet()
+
+
+async def look_at_eviction(client: Client, has_ttl: bool) -> None:
+    """Warn once of a server that evicts keys when its memory is full: a session would lose one alone."""
+    if client in _LOOKED_AT:
+        return
+    _LOOKED_AT.add(client)
+    try:
+        told: Any = await client.info("memory")
+    except RedisError:  # it may not be asked
+        return
+    policy = str(told.get("maxmemory_policy", ""))
+    if told.get("maxmemory") and policy.startswith("allkeys" if not has_ttl else ("allkeys", "volatile")):
+        logger.warning(
+            "this Redis evicts keys when its memory is full (maxmemory-policy %s), which breaks sessions; "
+            "set it to noeviction",
+            policy,
+        )
 
 
 async def close(client: Client) -> None:

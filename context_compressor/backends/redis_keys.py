@@ -33,10 +33,42 @@ _AT_ONCE = 1_000
 _SPECIAL = frozenset("\\[]*?^-")
 """What a pattern does not take as itself."""
 
-WRITE = """
+_LOST = """
+local function held()  -- which keys are there that only writes make
+    local told = ''
+    for i = 2, 11 do told = told .. ((i ~= 10 and redis.call('EXISTS', KEYS[i]) == 1) and '1' or '0') end
+    return told
+end
+local function lost()  -- the place of a key that is gone while others are there to stay, else 0
+    local now, number = held(), redis.call('HGET', KEYS[1], 'number')
+    local before = number and redis.call('HGET', KEYS[1], 'held') or ''
+    local there, gone = 1, 0
+    if not number then
+        there, gone = string.find(now, '1'), 1
+        if not there then return 0 end
+        there = there + 1
+    elseif string.match(before, '^%d+') == number then  -- else an earlier release has written since
+        before = string.match(before, '%d+$')
+        for i = 1, #before do
+            if string.sub(before, i, i) == '1' and string.sub(now, i, i) == '0' then gone = i + 1 end
+        end
+    end
+    local left = redis.call('PTTL', KEYS[there])  -- those of one session do not end in the same millisecond
+    if left >= 0 and left < 1000 then return 0 end
+    return gone
+end
+"""
+HEAD = f"""
+-- KEYS: as in WRITE. ARGV: fields of head. Returns the place of a key that was lost, or 0, and the values.
+{_LOST}
+return {{lost(), redis.call('HMGET', KEYS[1], unpack(ARGV))}}
+"""
+_WRITE = """
 -- KEYS: head, messages, ids, order, changed, marks, ledger, edits, gone, leases, bodies, texts, stored
 -- ARGV: 1 number expected, 2 token of this write, 3 TTL in seconds or "", 4 what to do, as JSON,
 --       5 names of the last writes expected, 6 name of this write, 7 characters of names that are kept
+local gone = lost()
+if gone ~= 0 then return {-gone, 0} end
 local number = tonumber(redis.call('HGET', KEYS[1], 'number') or '0')
 local names = redis.call('HGET', KEYS[1], 'writes') or ''
 if number ~= tonumber(ARGV[1]) or names ~= ARGV[5] then
@@ -53,13 +85,17 @@ for _, name in ipairs(plan.keys) do
         redis.call(command[1], key, unpack(command, 2))
     end
 end
-redis.call('HSET', KEYS[1], 'number', number, 'token', ARGV[2], 'writes', names)
+local held_now = string.format('%d:%s', number, held())
+redis.call('HSET', KEYS[1], 'number', number, 'token', ARGV[2], 'writes', names, 'held', held_now)
+local left = redis.call('PTTL', KEYS[1])
 for _, key in ipairs(KEYS) do
-    if ARGV[3] ~= '' then redis.call('EXPIRE', key, ARGV[3]) end
+    if ARGV[3] ~= '' then redis.call('EXPIRE', key, ARGV[3])
+    elseif left > 0 then redis.call('PEXPIRE', key, left) end  -- a new key ends with the session
 end
 return {1, number, names}
 """
 """Nothing in it can fail half way: it knows the number it goes on from, and only sets and removes."""
+WRITE = _LOST + _WRITE
 CLAIM = """
 -- KEYS: leases
 -- ARGV: 1 name, 2 holder, 3 milliseconds, 4 TTL in seconds or ""

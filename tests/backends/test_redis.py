@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,9 +15,10 @@ from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, RedisMemory
 from context_compressor.backends import changes
 from context_compressor.backends import redis as backend
+from context_compressor.backends.deleting import delete_session
 from context_compressor.backends.redis import RedisHistory
 from context_compressor.backends.redis_clients import Client
-from context_compressor.errors import ConflictError, InvalidArgumentError
+from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
 from context_compressor.memory.history import Add, Delete, Mark
 from tests.memory.contract import make_msg
 from tests.memory.history_contract import HistoryContract
@@ -196,6 +198,43 @@ async def test_who_deletes_leaves_no_word_in_any_key(client: Client) -> None:
         kind = await client.type(key)
         held = await (client.hgetall(key) if kind == b"hash" else client.zrange(key, 0, -1))
         assert b"secret" not in repr(held).encode()
+
+
+@pytest.mark.parametrize("key_ttl", [None, 100])
+async def test_a_key_that_was_evicted_is_named(client: Client, key_ttl: int | None) -> None:
+    for part in ("head", "messages", "ids", "order", "changed", "marks", "ledger", "edits", "bodies"):
+        name = uuid4().hex
+
+        def opened(name: str = name) -> CompressedMemory:
+            base = RedisMemory(client, session_id=name, key_ttl=key_ttl)
+            return CompressedMemory(base, max_total_tokens=1_000)
+
+        memory = opened()
+        await memory.add([Msg("user", f"{one} alpha beta " * 30, "user") for one in range(12)], marks="m")
+        assert len(await memory.get_memory()) < 12
+        lost = next(key for key in memory.base.history._keys if key.endswith(f":{part}"))  # type: ignore[attr-defined]
+        assert await client.delete(lost) == 1
+        for call in (opened().get_memory, memory.get_memory, partial(memory.add, make_msg("new"))):
+            with pytest.raises(InvalidStateError, match=lost):
+                await call()
+        await delete_session(memory.base)
+        assert await opened().get_memory() == []
+
+
+async def test_a_server_that_evicts_keys_is_warned_of(
+    server: Callable[[str], int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for policy, key_ttl, is_told in (("noeviction", 9, 0), ("volatile-lru", None, 0), ("volatile-lru", 9, 1)):
+        async with RedisMemory(port=server("redis"), session_id=uuid4().hex, key_ttl=key_ttl) as memory:
+
+            async def info(section: str, policy: str = policy) -> dict[str, Any]:
+                assert section == "memory"
+                return {"maxmemory": 9, "maxmemory_policy": policy}
+
+            monkeypatch.setattr(memory.get_client(), "info", info)
+            await memory.size()
+            await memory.size()
+            assert caplog.text.count("set it to noeviction") == is_told
 
 
 def test_what_is_no_server_is_refused() -> None:
