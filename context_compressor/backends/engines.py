@@ -88,6 +88,14 @@ class _Unwanted(Exception):
     """Nobody waits for the transaction any more."""
 
 
+def is_full(error: BaseException) -> bool:
+    """Tell whether a database has no room left: SQLITE_FULL, SQLSTATE 53100, MySQL's 1021 and 1114."""
+    orig = getattr(error, "orig", None)
+    state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
+    number = next(iter(getattr(orig, "args", ())), None)
+    return state == "53100" or number in (1021, 1114) or "database or disk is full" in str(orig)
+
+
 async def in_transaction(
     engine: AsyncEngine,
     work: Callable[[sa.Connection], T],

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Self
 
 from redis.asyncio import ConnectionPool
+from redis.exceptions import OutOfMemoryError
 
 from context_compressor.backends.records import as_namespace
 from context_compressor.backends.redis_clients import (
@@ -87,6 +88,9 @@ class RedisOffloadStore(PackedOffloadStore):
         """Close the client, if it was made here."""
         if self._own is not None:
             await close(self._own)
+
+    def _is_full(self, error: Exception) -> bool:
+        return isinstance(error, OutOfMemoryError)
 
     async def _renew_all(self) -> None:
         """Let the namespace live on: whoever reads it keeps it."""

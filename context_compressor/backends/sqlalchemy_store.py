@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
+from context_compressor.backends.engines import dispose, engine_for, in_transaction, is_full, make_tables
 from context_compressor.backends.records import as_namespace
 from context_compressor.backends.stores import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.backends.tables import texts
@@ -71,6 +71,9 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
     async def _run(self, work: Callable[[sa.Connection], T], *, removes: bool = False) -> T:
         await make_tables(self.engine)
         return await in_transaction(self.engine, work, removes=removes)
+
+    def _is_full(self, error: Exception) -> bool:
+        return is_full(error)
 
     def _is(self, ref: str) -> sa.ColumnElement[bool]:
         return sa.and_(texts.c.namespace == self._namespace, texts.c.ref == digits(ref))

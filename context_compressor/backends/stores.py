@@ -194,7 +194,14 @@ class PackedOffloadStore(ABC):
         except OSError as error:
             raise disk_error(error, f"{ref} could not be stored", OffloadWriteError) from error
         except Exception as error:
-            raise OffloadWriteError(f"{ref} could not be stored: {error}") from error
+            reason = f"{ref} could not be stored: {getattr(error, 'orig', None) or error}"
+            if self._is_full(error):
+                raise OffloadFullError(f"{reason}; make room there") from error
+            raise OffloadWriteError(reason) from error
+
+    def _is_full(self, error: Exception) -> bool:  # noqa: ARG002
+        """Tell whether a driver's error says that there is no room left."""
+        return False
 
     async def _check_room(self, ref: str, size: int) -> None:
         """Raise OffloadFullError where a text is not there yet and does not fit."""

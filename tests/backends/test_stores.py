@@ -15,12 +15,15 @@ import pytest
 from cryptography.fernet import Fernet
 from moto.server import ThreadedMotoServer
 from redis.asyncio import RedisCluster
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from context_compressor import (
     CompressedMemory,
     FsspecOffloadStore,
     Msg,
     OffloadCorruptError,
+    OffloadFullError,
     OffloadKeyError,
     OffloadStore,
     OffloadWriteError,
@@ -122,6 +125,29 @@ async def test_large_texts_are_compressed_and_read_by_any_store(made: Any) -> No
         await plain.read(ref)
     for one in (small, plain):
         await closed(one)
+
+
+async def test_a_full_database_is_called_so_and_costs_no_view(tmp_path: Path) -> None:
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/texts.db")
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def fill(connection: Any, _: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA max_page_count=40")
+        cursor.close()
+
+    store = SQLAlchemyOffloadStore(engine, "a")
+    with pytest.raises(OffloadFullError, match=r"could not be stored: \S*.*disk is full; make room there$"):
+        await store.write("x" * 400_000)
+    events: list[str | None] = []
+    async with CompressedMemory(
+        store=store, max_total_tokens=2_000, on_event=lambda one: events.append(one.error)
+    ) as memory:
+        for number in range(5):
+            await memory.add(Msg("user", f"{number} " + f"alpha {number} " * 900, "user"))
+            assert await memory.get_memory()
+    assert any(error and error.startswith("OffloadFullError") for error in events)
+    await engine.dispose()
 
 
 async def test_what_is_encrypted_opens_with_its_key_alone(made: Any) -> None:
