@@ -105,7 +105,7 @@ def stats_of(generation: Any, key: str | None = None) -> CompressionStats | None
 def _awaited(given: Callable[..., Any], compression: Compression) -> Any:
     async def call(*args: Any, **kwargs: Any) -> Any:
         request = _arguments(given, args, kwargs)
-        talk = compression.begin(request, beside={})
+        talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
         if talk is None:
             return await given(*args, **kwargs)
         sender = Sender(partial(_send, given), is_blocking=False)
@@ -119,7 +119,7 @@ def _awaited(given: Callable[..., Any], compression: Compression) -> Any:
 def _blocking(given: Callable[..., Any], compression: Compression) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         request = _arguments(given, args, kwargs)
-        talk = compression.begin(request, beside={})
+        talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
         if talk is None:
             return given(*args, **kwargs)
         sender = Sender(partial(_send, given), is_blocking=True)

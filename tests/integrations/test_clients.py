@@ -189,17 +189,6 @@ def count_of(received: Received) -> int:
 
 
 @every_api
-async def test_without_tools_nothing_names_them(api: Api, workplace: Workplace) -> None:
-    reads = Reads(*[HIS] * 12)
-    async with ModelServer(reads) as server:
-        async with api.open(server, True, max_total_tokens=8_000, tools=False) as client:
-            await work(api, client, list(SAID), workplace.run, turns=13)
-        text = "".join(json.dumps(received.json) for received in server.requests)
-    assert "ctx://" in text
-    assert not any(name in text for name in OURS)
-
-
-@every_api
 async def test_two_conversations_at_once_do_not_mix(api: Api) -> None:
     talkers = Talkers()
 

@@ -407,6 +407,9 @@ def test_what_is_wrong_is_said_at_the_door() -> None:
         Compression(summarizer=3)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="summarizer: a dict of arguments"):
         Compression(summarizer={"api_base": "x"})
+    with pytest.raises(InvalidArgumentError, match="LiteLLM runs no tools"):
+        Compression(tools=True)
+    Compression(tools=False)
     assert Compression().stats() is None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,7 +24,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from context_compressor import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations import agentscope, langchain, litellm, openai_agents, pydantic_ai
+from context_compressor.integrations import agentscope, langchain, openai_agents, pydantic_ai
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.summarizers.faults import refuses_tools
 from tests.integrations.clients_support import APIS, OURS, Api
@@ -41,13 +40,6 @@ LONG = [*(f"Note {n}: {'word ' * 300}" for n in range(20)), "Well?"]
 SCHEMA: Dict = {"type": "object", "properties": {}}
 
 set_tracing_disabled(True)
-
-
-class Asker:
-    """An adapter in use: `ask` sends a list of user's texts, with so many tools of the caller's."""
-
-    def __init__(self, ask: Callable[..., Any]) -> None:
-        self.ask = ask
 
 
 def client(api: Api, asynchronous: bool, stream: bool) -> Any:
@@ -134,17 +126,17 @@ def open_ai_agents(kind: Any, is_wrapped: bool = True) -> Any:
 
 ADAPTERS = {
     "chat": client(APIS[0], True, True),
-    "chat, sync": client(APIS[0], False, False),
-    "responses": client(APIS[1], True, False),
-    "responses, sync streamed": client(APIS[1], False, True),
+    "responses": client(APIS[1], False, False),
     "messages": client(APIS[2], True, True),
-    "messages, sync": client(APIS[2], False, False),
-    "dashscope": client(APIS[3], True, False),
-    "dashscope, sync streamed": client(APIS[3], False, True),
+    "dashscope": client(APIS[3], False, True),
     "langchain": lang_chain,
     "pydantic-ai": pydantic,
     "openai-agents, responses": open_ai_agents(OpenAIResponsesModel),
     "openai-agents, chat": open_ai_agents(OpenAIChatCompletionsModel),
+    "chat, sync": client(APIS[0], False, False),
+    "responses, streamed": client(APIS[1], True, True),
+    "messages, sync streamed": client(APIS[2], False, True),
+    "dashscope, awaited": client(APIS[3], True, False),
 }
 every_adapter = pytest.mark.parametrize("opened", ADAPTERS.values(), ids=ADAPTERS.keys())
 
@@ -166,6 +158,7 @@ def takes_no_tools(messages: list[Dict], received: Received) -> Any:
     return refuse if received.tools and received.json["model"] == "plain" else answer("Well.")
 
 
+@pytest.mark.variants(7)
 @every_adapter
 async def test_tools_come_once_something_has_left(opened: Any) -> None:
     async with ModelServer(lambda messages: "Well.") as server, opened(server, **SMALL) as ask:
@@ -180,6 +173,7 @@ async def test_tools_come_once_something_has_left(opened: Any) -> None:
         assert server.refusals == []
 
 
+@pytest.mark.variants(7)
 @every_adapter
 async def test_a_refusal_that_names_tools_is_answered_by_one_request_without(opened: Any) -> None:
     async with ModelServer(takes_no_tools) as server, opened(server, **SMALL) as ask:
@@ -195,6 +189,7 @@ async def test_a_refusal_that_names_tools_is_answered_by_one_request_without(ope
         assert offered(server.requests[-1]) == set(OURS)
 
 
+@pytest.mark.variants(7)
 @every_adapter
 async def test_ours_are_left_out_beside_more_than_124(opened: Any) -> None:
     async with ModelServer(lambda messages: "Well.") as server, opened(server, **SMALL) as ask:
@@ -205,6 +200,7 @@ async def test_ours_are_left_out_beside_more_than_124(opened: Any) -> None:
         assert not named_in(server.requests[-1])
 
 
+@pytest.mark.variants(7)
 @every_adapter
 async def test_without_tools_none_are_offered_nor_named(opened: Any) -> None:
     async with ModelServer(lambda messages: "Well.") as server, opened(server, tools=False, **SMALL) as ask:
@@ -216,7 +212,6 @@ async def test_without_tools_none_are_offered_nor_named(opened: Any) -> None:
 def test_every_adapter_takes_tools_as_true_or_false() -> None:
     adapters: list[Any] = [
         langchain.Compression,
-        litellm.Compression,
         openai_agents.Compression,
         pydantic_ai.Compression,
         agentscope.AgentScopeCompressedMemory,
@@ -225,8 +220,6 @@ def test_every_adapter_takes_tools_as_true_or_false() -> None:
         made(tools=False)
         with pytest.raises(InvalidArgumentError, match="tools: expected True or False"):
             made(tools="no")
-    with pytest.raises(InvalidArgumentError, match="LiteLLM runs no tools"):
-        litellm.Compression(tools=True)
 
 
 async def test_a_refused_view_is_made_anew_from_where_it_began() -> None:

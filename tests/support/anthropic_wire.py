@@ -110,6 +110,7 @@ class AnthropicWire:
         if message.get("reasoning_content"):
             thought = {"type": "thinking", "thinking": message["reasoning_content"]}
             content.append({**thought, "signature": f"sig{received.number:029x}"})
+        content += message.get("hosted") or []
         if message.get("content"):
             content.append({"type": "text", "text": message["content"]})
         for call in message.get("tool_calls") or []:
@@ -131,7 +132,7 @@ def _input(arguments: str) -> Dict:
 def _block_events(block: Dict) -> Iterator[Dict]:
     """Yield a block as it grows."""
     empty = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}, "tool_use": {"input": {}}}
-    yield {"type": "content_block_start", "content_block": {**block, **empty[block["type"]]}}
+    yield {"type": "content_block_start", "content_block": {**block, **empty.get(block["type"], {})}}
     deltas: list[Dict] = []
     match block["type"]:
         case "text":

@@ -103,15 +103,18 @@ def answer(
     reasoning: str | None = None,
     finish_reason: str | None = None,
     extra_content: Mapping[str, Any] | None = None,
+    **message: Any,
 ) -> Reply:
     """Answer with text and calls, each `(name, arguments)` or `(name, arguments, id)`; usage is counted.
 
     Arguments that are text go out as they are, so that a model's broken ones can be played. Ids are fresh
     and unique, and the same in every run. Calls hold `extra_content`, as Gemini's do.
+    Further arguments go into the message.
     """
 
     async def reply(exchange: Exchange) -> web.StreamResponse:
         said = _build_said(exchange.received, content, tool_calls, reasoning, finish_reason)
+        said.message.update(message)
         if extra_content is not None:
             for call in said.message["tool_calls"]:
                 call["extra_content"] = extra_content

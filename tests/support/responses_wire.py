@@ -127,6 +127,7 @@ class ResponsesWire:
             if "reasoning.encrypted_content" in (received.json.get("include") or []):
                 item["encrypted_content"] = f"gAAAAA{number:032x}"
             output.append(item)
+        output += message.get("hosted") or []
         if message.get("content"):
             part = {"type": "output_text", "text": message["content"], "annotations": [], "logprobs": []}
             head = {"type": "message", "id": f"msg_{number:032x}", "role": "assistant"}
@@ -148,7 +149,7 @@ def _item_events(item: Dict) -> Iterator[Dict]:
     """Yield an item as it grows."""
     at = {"item_id": item["id"]}
     empty = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
-    started = {**item, **empty[item["type"]]}
+    started = {**item, **empty.get(item["type"], {})}
     if "status" in item:
         started["status"] = "in_progress"
     yield {"type": "response.output_item.added", "item": started}

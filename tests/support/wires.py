@@ -52,7 +52,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Said:
-    """What the model answers: a message in OpenAI's form."""
+    """What the model answers: a message in OpenAI's form, beside it as `hosted` what the server did."""
 
     message: Dict
     finish_reason: str

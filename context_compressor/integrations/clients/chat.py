@@ -27,6 +27,7 @@ class ChatRequests:
     """What chat dicts are in a request and in a list, whoever's API takes them."""
 
     form: FormName = "chat"
+    call_key = "id"
     shows_media = True
 
     def said(self, request: Mapping[str, Any]) -> list[Any] | None:
@@ -71,14 +72,16 @@ class ChatRequests:
             [answer.attached for answer in answers if answer.attached is not None],
         )
 
+    def said_calls(self, heard: Heard) -> list[Dict]:
+        return [call for item in heard.items for call in item.get("tool_calls") or ()]
+
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
         calls = [call for item in piece for call in plain(item).get("tool_calls") or ()]
         return [str(plain(call).get("id")) for call in calls]
 
     def put_back(self, said: list[Any], place: int, beside: Beside) -> list[Any]:
         message = dict(plain(said[place]))
-        if beside.was_streamed:
-            message = _without_beginning(message, beside.inside)
+        message = _without_beginning(message, beside.inside, str if beside.was_streamed else ())
         message["tool_calls"] = [*message["tool_calls"], *beside.calls]
         behind = place + 1
         while behind < len(said) and plain(said[behind]).get("role") == "tool":
@@ -88,14 +91,41 @@ class ChatRequests:
         return [*said[:place], *turn, *said[behind:]]
 
 
-def _without_beginning(message: Dict, inside: Sequence[Mapping[str, Any]]) -> Dict:
-    """Return a message without the texts that a stream began with and that stand before it now."""
+def _without_beginning(message: Dict, inside: Sequence[Mapping[str, Any]], texts: Any) -> Dict:
+    """Return a message without what it begins with of those that stand before it now.
+
+    Args:
+        message: the caller's.
+        inside: what was answered inside.
+        texts: the type of texts, where the caller has these.
+    """
     for one in inside:
-        for key, text in one.items() if one.get("role") == "assistant" else ():
+        for key, said in _beside_calls(one):
             now = message.get(key)
-            if key != "role" and text and isinstance(text, str) and isinstance(now, str):
-                message[key] = now.removeprefix(text).removeprefix("\n\n") if now.startswith(text) else now
-    return message
+            if isinstance(said, texts) and isinstance(now, str):
+                message[key] = now.removeprefix(said).removeprefix("\n\n") if now.startswith(said) else now
+            elif isinstance(said, list) and isinstance(now, list):
+                is_there = [_moved(one, None) for one in now[: len(said)]] == [
+                    _moved(one, None) for one in said
+                ]
+                message[key] = now[len(said) :] if is_there else now
+    return {key: said for key, said in message.items() if said != []}
+
+
+def _moved(entry: Any, first: int | None) -> Any:
+    """Return an entry of a list behind those of streams before it, by which accumulators join what belongs
+    together; None: as if it stood nowhere.
+    """
+    if not isinstance(entry, dict) or not isinstance(entry.get("index"), int):
+        return entry
+    return {**entry, "index": None if first is None else entry["index"] + first}
+
+
+def _beside_calls(message: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what a message of the assistant's has beside its calls."""
+    if message.get("role") != "assistant":
+        return []
+    return [(key, said) for key, said in message.items() if said and key not in ("role", "tool_calls")]
 
 
 def _results(answers: Sequence[Answer]) -> list[Dict]:
@@ -138,10 +168,14 @@ class ChatWire(ChatRequests):
             usage,
         )
 
-    def handed(self, reply: Any, names: Collection[str], usage: Any) -> Any:
+    def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
+        *inside, reply = replies
         if usage is not None:
             reply = changed(reply, usage=summed(usage, reply.usage))
-        return changed(reply, choices=[_without(choice, names) for choice in reply.choices])
+        choices = [_without(choice, names) for choice in reply.choices]
+        for one in reversed(inside):
+            choices = [_with_lists(choice, one.choices[0].message) for choice in choices]
+        return changed(reply, choices=choices)
 
     def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:
         return ChatReader(names, joins_texts="response_format" not in request)
@@ -169,6 +203,14 @@ def _without(choice: Any, names: Collection[str]) -> Any:
         return choice
     choice = changed(choice, message=changed(choice.message, tool_calls=kept or None))
     return choice if kept else changed(choice, finish_reason=_ended(choice.finish_reason))
+
+
+def _with_lists(choice: Any, before: Any) -> Any:
+    """Return a choice with the lists of a message before it: images and the like that a server made."""
+    own = choice.message.model_extra or {}
+    lists = {key: said for key, said in (before.model_extra or {}).items() if isinstance(said, list)}
+    joined = {key: [*said, *(own.get(key) or ())] for key, said in lists.items()}
+    return changed(choice, message=changed(choice.message, **joined)) if joined else choice
 
 
 def _ended(reason: Any) -> Any:
@@ -212,6 +254,8 @@ class ChatReader:
         self._next_index = 0
         self._passed_role = self._passed_text = False
         self._spent: Any = None
+        self._listed: dict[str, int] = {}
+        """How many entries the lists of earlier streams have."""
         self._begin()
 
     def _begin(self) -> None:
@@ -264,6 +308,9 @@ class ChatReader:
             if self._passed_role:
                 update["role"] = None  # accumulators would join it to the first one
             self._passed_role = True
+        for key, said in (delta.model_extra or {}).items():
+            if key in self._listed and isinstance(said, list):
+                update[key] = [_moved(one, self._listed[key]) for one in said]
         if delta.content:
             if self._joins_texts and self._is_new and self._passed_text:
                 update["content"] = f"\n\n{delta.content}"
@@ -323,6 +370,9 @@ class ChatReader:
     def go_on(self, names: Collection[str]) -> None:
         self.has_begun, self._names = False, names
         self._spent = summed(self._spent, self._usage)
+        for key, said in self._extra.items():
+            if isinstance(said, list):
+                self._listed[key] = self._listed.get(key, 0) + len(said)
         self._begin()
 
     def end(self) -> list[Any]:

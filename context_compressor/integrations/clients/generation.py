@@ -38,7 +38,12 @@ class GenerationWire(ChatRequests):
         calls = [_without_index(call) for call in choice["message"].get("tool_calls") or ()]
         return _heard(choice["message"], calls, choice.get("finish_reason"), reply.get("usage"))
 
-    def handed(self, reply: Any, names: Collection[str], usage: Any) -> Any:
+    def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
+        *inside, reply = replies
+        for one in reversed(inside) if reply.get("output") else ():
+            # What the server found, say, of which the last one says nothing.
+            found = {key: said for key, said in one["output"].items() if not reply["output"].get(key)}
+            reply = remade(reply, output=remade(reply["output"], **found))
         if usage is not None:
             reply = remade(reply, usage=_summed(usage, reply.get("usage")))
         choice = _choice_of(reply)

@@ -19,6 +19,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.messages.forms import FormName
+from context_compressor.messages.wire import get
 
 _THOUGHT = ("thinking", "redacted_thinking")
 _ENDED = {"tool_use": "end_turn"}
@@ -31,6 +32,7 @@ class MessagesWire:
     """Anthropic's `/v1/messages`."""
 
     form: FormName = "anthropic"
+    call_key = "id"
     shows_media = True
 
     def said(self, request: Mapping[str, Any]) -> list[Any] | None:
@@ -64,16 +66,21 @@ class MessagesWire:
 
     def heard(self, reply: Any) -> Heard:
         content = [_sendable(plain(block)) for block in reply.content]
-        return _heard(content, reply.stop_reason, reply.usage)
+        return _heard(content, reply.stop_reason, reply.usage, reply.container)
 
-    def handed(self, reply: Any, names: Collection[str], usage: Any) -> Any:
+    def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
+        *inside, reply = replies
         if usage is not None:
             reply = changed(reply, usage=summed(usage, reply.usage))
+        containers = [one.container for one in replies if one.container is not None]
+        if containers and reply.container is None:
+            reply = changed(reply, container=containers[-1])
+        did = [block for one in inside for block in _done_by_server(one.content)]
         kept = [block for block in reply.content if not _is_ours(block, names)]
-        if len(kept) == len(reply.content):
-            return reply
-        reply = changed(reply, content=kept)
-        if any(block.type == "tool_use" for block in kept):
+        has_ours = len(kept) < len(reply.content)
+        if did or has_ours:
+            reply = changed(reply, content=[*did, *kept])
+        if not has_ours or any(block.type == "tool_use" for block in kept):
             return reply
         return changed(reply, stop_reason=_ENDED.get(reply.stop_reason, reply.stop_reason))
 
@@ -88,13 +95,16 @@ class MessagesWire:
         attached = [part for one in answers if one.attached is not None for part in one.attached["content"]]
         return Beside(after, his, calls, _results(answers), attached)
 
+    def said_calls(self, heard: Heard) -> list[Dict]:
+        return [block for item in heard.items for block in item["content"] if block["type"] == "tool_use"]
+
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
         blocks = [block for item in piece for block in _blocks(item)]
         return [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
 
     def put_back(self, said: list[Any], place: int, beside: Beside) -> list[Any]:
         own = _blocks(said[place])
-        for block in _said_inside(beside.inside) if beside.was_streamed else ():
+        for block in _handed_of(beside.inside, with_texts=beside.was_streamed):
             if own and _text_of(own[0]) == _text_of(block):
                 own = own[1:]
         message = {**plain(said[place]), "content": [*own, *beside.calls]}
@@ -120,14 +130,35 @@ def _blocks(message: Any) -> list[Dict]:
     return [plain(block) for block in content or ()]
 
 
-def _said_inside(inside: Sequence[Dict]) -> list[Dict]:
-    said = [block for one in inside if one["role"] == "assistant" for block in one["content"]]
-    return [block for block in said if block["type"] != "tool_use"]
+def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:
+    """Return what of the messages that were answered inside the caller may have."""
+    said = [one["content"] for one in inside if one["role"] == "assistant"]
+    if not with_texts:
+        return [block for content in said for block in _done_by_server(content)]
+    return [block for content in said for block in content if block["type"] != "tool_use"]
+
+
+def _done_by_server(content: Sequence[Any]) -> list[Any]:
+    """Return what a server did in a reply that called only ours, and what was thought before it."""
+    did: list[Any] = []
+    thoughts: list[Any] = []
+    for block in content:
+        match get(block, "type"):
+            case "thinking" | "redacted_thinking":
+                thoughts.append(block)
+            case "tool_use":
+                thoughts = []
+            case "text":
+                pass
+            case _:
+                did += [*thoughts, block]
+                thoughts = []
+    return did
 
 
 def _text_of(block: Mapping[str, Any]) -> list[Any]:
     """Return what a block says, whatever else stands in it."""
-    return [block.get(key) for key in ("type", "text", "thinking", "signature", "data", "id")]
+    return [block.get(key) for key in ("type", "text", "thinking", "signature", "data", "id", "tool_use_id")]
 
 
 def _results(answers: Sequence[Answer]) -> list[Dict]:
@@ -142,14 +173,16 @@ def _is_ours(block: Any, names: Collection[str]) -> bool:
     return block.type == "tool_use" and block.name in names
 
 
-def _heard(content: list[Dict], reason: str | None, usage: Any) -> Heard:
+def _heard(content: list[Dict], reason: str | None, usage: Any, container: Any) -> Heard:
     calls = [
         Call(block["id"], block["name"], block["input"]) for block in content if block["type"] == "tool_use"
     ]
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     prompt_tokens = sum(getattr(usage, name, None) or 0 for name in read)
     said: Dict = {"role": "assistant", "content": content}
-    return Heard([said], calls, reason is not None and reason not in _CUT_OFF, prompt_tokens, usage)
+    is_whole = reason is not None and reason not in _CUT_OFF
+    going_on: Dict = {} if container is None else {"container": container.id}
+    return Heard([said], calls, is_whole, prompt_tokens, usage, going_on=going_on)
 
 
 class MessagesReader:
@@ -165,6 +198,7 @@ class MessagesReader:
         self._next_index = 0
         self._has_calls = self._lost_calls = False
         self._spent: Any = None
+        self._container: Any = None
         self._begin()
 
     def _begin(self) -> None:
@@ -198,6 +232,7 @@ class MessagesReader:
                 return []
             case "message_delta":
                 self._reason = event.delta.stop_reason
+                self._container = event.delta.container or self._container
                 self._usage = self._with_delta(event.usage)
                 self._tail.append(event)
                 return []
@@ -254,7 +289,7 @@ class MessagesReader:
             except ValueError:
                 self._blocks[index]["input"] = {}  # it was cut off
         content = [block for _, block in sorted(self._blocks.items())]
-        return _heard(content, self._reason, self._usage)
+        return _heard(content, self._reason, self._usage, self._container)
 
     def go_on(self, names: Collection[str]) -> None:
         self.has_begun, self._names = False, names
@@ -274,6 +309,9 @@ class MessagesReader:
                 reason = event.delta.stop_reason
                 if self._lost_calls and not self._has_calls:
                     update["delta"] = changed(event.delta, stop_reason=_ENDED.get(reason, reason))
+                if self._container is not None and event.delta.container is None:
+                    delta = update.get("delta", event.delta)
+                    update["delta"] = changed(delta, container=self._container)
                 event = changed(event, **update)
             ended.append(event)
         return ended

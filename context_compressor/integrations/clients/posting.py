@@ -180,7 +180,8 @@ def _begin(post: Any, posts: Posts, path: str, kwargs: dict[str, Any]) -> _Asked
     body = {**given, **(options.pop("extra_json", None) or {})}
     headers = options.get("headers") or {}
     opens = not any(str(name).lower() == _RAW for name in headers)
-    talk = compression.begin(body, beside={"extra_headers": headers}, opens=opens)
+    streams = bool(kwargs.get("stream"))
+    talk = compression.begin(body, beside={"extra_headers": headers}, opens=opens, streams=streams)
     if talk is None:
         kwargs["body"] = compression.wire.passing(kwargs["body"])
         return None

@@ -20,6 +20,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.messages.forms import FormName
+from context_compressor.messages.wire import get
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class ResponsesWire:
     """OpenAI's `/responses`."""
 
     form: FormName = "responses"
+    call_key = "call_id"
     shows_media = True
 
     def __init__(self) -> None:
@@ -99,12 +101,14 @@ class ResponsesWire:
     def heard(self, reply: Any) -> Heard:
         return _heard(reply, reply.output)
 
-    def handed(self, reply: Any, names: Collection[str], usage: Any) -> Any:
+    def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
+        *inside, reply = replies
         if usage is not None:
             reply = changed(reply, usage=summed(usage, reply.usage))
+        did = [item for one in inside for item in _done_by_server(one.output or [])]
         kept = _without(reply.output or [], names)
-        if len(kept) != len(reply.output or []):
-            reply = changed(reply, output=kept)
+        if did or len(kept) != len(reply.output or []):
+            reply = changed(reply, output=[*did, *kept])
         return _without_tools(reply, names)
 
     def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:
@@ -124,20 +128,30 @@ class ResponsesWire:
             _note(self._pending, heard.id, results)
         return Beside(after, his, calls, results, _attached(answers))
 
+    def said_calls(self, heard: Heard) -> list[Dict]:
+        return _waiting(heard.items)
+
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
         return [call.id for call in _calls([plain(item) for item in piece])]
 
     def put_back(self, said: list[Any], place: int, beside: Beside) -> list[Any]:
-        inside = {one["id"] for one in beside.inside if one.get("id")}
-        said = [one for one in said if not (inside and plain(one).get("id") in inside)]
         items = [plain(item) for item in said]
-        last = max(n for n in range(place, len(items)) if _id_of(items[n]) in beside.ids)
+        first = place
+        for one in _handed_of(beside.inside, with_texts=beside.was_streamed):
+            first += first < len(items) and _is_same(items[first], one)
+        last, waiting = first, list(beside.ids)
+        for n in range(first, len(items)):  # other calls behind these may have the same ids
+            if _id_of(items[n]) in waiting:
+                waiting.remove(_id_of(items[n]))
+                last = n
+            if not waiting:
+                break
         behind = last + 1
         while behind < len(items) and str(items[behind].get("type")).endswith("_output"):
             behind += 1
         results = said[last + 1 : behind]
         made = [*beside.calls, *beside.results]
-        turn = [*said[place : last + 1], *made, *results, *beside.attached]
+        turn = [*said[first : last + 1], *made, *results, *beside.attached]
         return [*said[:place], *beside.inside, *turn, *said[behind:]]
 
     def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:  # noqa: ARG002
@@ -151,18 +165,50 @@ def _note(noted: OrderedDict[str, Any], key: str, value: Any) -> None:
 
 
 def _id_of(item: Mapping[str, Any]) -> Any:
-    if str(item.get("type")).endswith("_output"):
-        return None
-    return item.get("id") if item.get("type") == "mcp_approval_request" else item.get("call_id")
+    if item.get("type") == "mcp_approval_request":
+        return item.get("id")
+    return item.get("call_id") if str(item.get("type")).endswith("_call") else None
 
 
-def _calls(items: Sequence[Mapping[str, Any]]) -> list[Call]:
-    """Return the calls that the client's side answers: what the server answers has no `call_id`."""
-    return [
-        Call(str(_id_of(one)), str(one.get("name")), one.get("arguments"))
-        for one in items
-        if _id_of(one) is not None
-    ]
+def _calls(items: Sequence[Dict]) -> list[Call]:
+    return [Call(str(_id_of(one)), str(one.get("name")), one.get("arguments")) for one in _waiting(items)]
+
+
+def _waiting(items: Sequence[Dict]) -> list[Dict]:
+    """Return the calls that the client's side answers: others have no id of that kind, or their output."""
+    answered = {one.get("call_id") for one in items if str(one.get("type")).endswith("_output")}
+    return [one for one in items if _id_of(one) is not None and _id_of(one) not in answered]
+
+
+def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:
+    """Return what of the items that were answered inside the caller may have."""
+    said = [one for one in inside if one.get("role") != "user" and one["type"] != "function_call_output"]
+    return [one for one in said if one["type"] != "function_call"] if with_texts else _done_by_server(said)
+
+
+def _done_by_server(items: Sequence[Any]) -> list[Any]:
+    """Return what a server did in a reply that called only ours, and what was thought before it."""
+    did: list[Any] = []
+    thoughts: list[Any] = []
+    for item in items:
+        match get(item, "type"):
+            case "reasoning":
+                thoughts.append(item)
+            case "function_call":
+                thoughts = []
+            case "message":
+                pass
+            case _:
+                did += [*thoughts, item]
+                thoughts = []
+    return did
+
+
+def _is_same(item: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether an item says what another one does, which may have lost its id."""
+    if item.get("id") and other.get("id"):
+        return bool(item["id"] == other["id"])
+    return all(item.get(key) == said for key, said in other.items() if key != "id")
 
 
 def _results(answers: Sequence[Answer]) -> list[Dict]:

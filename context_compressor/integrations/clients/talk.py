@@ -21,6 +21,7 @@ from context_compressor.integrations.clients.wire import (
     Heard,
     Reader,
     Wire,
+    kept_apart,
     summed,
 )
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
@@ -67,7 +68,12 @@ class Compression:
         self.last_used = 0
 
     def begin(
-        self, request: Mapping[str, Any], *, beside: Mapping[str, Any], opens: bool = True
+        self,
+        request: Mapping[str, Any],
+        *,
+        beside: Mapping[str, Any],
+        opens: bool = True,
+        streams: bool = False,
     ) -> Talk | None:
         """Return how a request is sent; None: it passes untouched.
 
@@ -75,12 +81,13 @@ class Compression:
             request: what is sent.
             beside: what it carries besides, for the caller's key.
             opens: whether replies can be looked into.
+            streams: whether they come in pieces.
         """
         said = self.wire.said(request)
         if not said:
             return None
         self.last_used = next(_USES)
-        return Talk(self, request, said, {**request, **beside}, opens)
+        return Talk(self, request, said, {**request, **beside}, opens, streams)
 
 
 def stats_of(compressions: Sequence[Compression], key: str | None) -> CompressionStats | None:
@@ -102,9 +109,11 @@ class Talk:
         said: list[Any],
         seen: Mapping[str, Any],
         opens: bool,
+        streams: bool,
     ) -> None:
         self.wire = compression.wire
-        self.opens = opens
+        self.opens, self._streams = opens, streams
+        self._has_tools = compression.tools and opens and self.wire.takes_tools(request)
         self._compression, self._conversations = compression, compression.conversations
         self._request, self._said, self._seen = request, said, seen
         self._key: str | None = None
@@ -116,7 +125,7 @@ class Talk:
         """What was answered inside."""
         self._rounds = 0
         self.names: frozenset[str] = frozenset()
-        """Tools of ours that the request offers."""
+        """Tools of ours, calls of which are answered."""
         self._spent: Any = None
 
     async def request(self) -> Dict:
@@ -132,7 +141,7 @@ class Talk:
                 self._said,
                 key=self._key,
                 system=self.wire.system(self._request),
-                with_tools=self._compression.tools and self.opens and self.wire.takes_tools(self._request),
+                with_tools=self._has_tools,
                 tools_beside=len(self._request.get("tools") or ()),
                 model=str(self._request.get("model")),
                 fill=self._fill,
@@ -144,8 +153,11 @@ class Talk:
 
     def _offer(self, shown: Shown) -> list[Any]:
         ours = TOOL_NAMES - {COMPRESS_TOOL} - self.wire.named(self._request)
-        self.names = ours if shown.offers_tools else frozenset()
-        return [one for one in schemas_in(self.wire.form) if _name_of(one) in self.names]
+        # What is called unasked, by a name that stands in some text, is answered as well; but no stream is
+        # held back for it.
+        is_answered = shown.offers_tools or (self._has_tools and not self._streams)
+        self.names = ours if is_answered else frozenset()
+        return [one for one in schemas_in(self.wire.form) if _name_of(one) in ours and shown.offers_tools]
 
     def _fill(self, said: list[Any], notes: Dict) -> list[Any]:
         """Return the caller's list with what is ours: beside his calls, and answered inside just now."""
@@ -183,6 +195,7 @@ class Talk:
             await self._conversations.record_usage(self._shown, heard.prompt_tokens)
         except Exception:
             logger.warning("usage was not recorded", exc_info=True)
+        kept_apart(heard, self.wire.said_calls(heard), self.wire.call_key, self.names)
         ours = [call for call in heard.calls if call.name in self.names]
         if not heard.is_whole or not (ours or (self._inside and heard.calls)):
             return False
@@ -196,6 +209,7 @@ class Talk:
             return False
         self._inside += self.wire.turn(self._request, heard, await self._answer(ours))
         self._rounds += 1
+        self._request = {**self._request, **heard.going_on}
         self._spent = summed(self._spent, heard.usage)
         return True
 
@@ -210,9 +224,9 @@ class Talk:
         """Return what takes the streams of the reply apart."""
         return self.wire.reader(self.names, self._request)
 
-    def handed(self, reply: Any) -> Any:
-        """Return a reply for the caller."""
-        return self.wire.handed(reply, self.names, self._spent)
+    def handed(self, replies: Sequence[Any]) -> Any:
+        """Return the last reply for the caller; those before it were answered inside."""
+        return self.wire.handed(replies, self.names, self._spent)
 
     def _places(self, said: list[Any]) -> Iterator[tuple[int, str, Sequence[Any]]]:
         """Yield where each piece of a list begins, what stands for all that the model is told before it, and
@@ -284,12 +298,13 @@ class Sender:
 
     async def ask(self, talk: Talk) -> Any:
         """Return a whole reply for the caller."""
+        replies: list[Any] = []
         while True:
-            reply = await self.open(talk)
+            replies.append(await self.open(talk))
             if not talk.opens:
-                return reply
-            if not await self.own(talk.take(talk.wire.heard(reply))):
-                return talk.handed(reply)
+                return replies[-1]
+            if not await self.own(talk.take(talk.wire.heard(replies[-1]))):
+                return talk.handed(replies)
 
     async def events(
         self, talk: Talk, stream: Any, opened: Callable[[Any], None] | None = None

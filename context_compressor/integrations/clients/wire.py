@@ -12,6 +12,9 @@ from context_compressor.messages.forms import FormName
 
 Dict = dict[str, Any]
 
+_MOST_OF_ID = 60
+"""Characters of an id that is made another one: 64 are taken."""
+
 
 class Call(NamedTuple):
     """A call that the client's side is to answer."""
@@ -44,6 +47,8 @@ class Heard:
     usage: Any = None
     id: str | None = None
     """Of the reply."""
+    going_on: Dict = field(default_factory=dict)
+    """What a request says besides that goes on from it."""
 
 
 @dataclass(slots=True)
@@ -60,7 +65,7 @@ class Beside:
     inside: list[Dict] = field(default_factory=list)
     """What was answered inside before that reply."""
     was_streamed: bool = False
-    """Whether the caller has what the model said inside as part of the reply."""
+    """Whether the caller has all that was said inside as part of the reply; else what the server did."""
     left_at: float | None = None
     """Since when no list goes on from there, in seconds since 1970; None: one does."""
 
@@ -95,6 +100,8 @@ class Wire(Protocol):
     """One API of a provider."""
 
     form: FormName
+    call_key: str
+    """Where a call has its id."""
     shows_media: bool
     """Whether a user's message can hold images and the like."""
 
@@ -139,8 +146,12 @@ class Wire(Protocol):
         """Return what a reply says."""
         ...
 
-    def handed(self, reply: Any, names: Collection[str], usage: Any) -> Any:
-        """Return the reply for the caller: a copy without calls of ours, with the usage of all."""
+    def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
+        """Return the last reply for the caller: a copy without calls of ours, with the usage of all.
+
+        Those before it were answered inside. What the server did in them is handed on, since the last one may
+        give its results or speak of it.
+        """
         ...
 
     def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:
@@ -149,6 +160,10 @@ class Wire(Protocol):
 
     def beside(self, after: str, heard: Heard, answers: Sequence[Answer]) -> Beside:
         """Return what is kept of a reply that called the caller's tools, and maybe ours."""
+        ...
+
+    def said_calls(self, heard: Heard) -> list[Dict]:
+        """Return the calls of a reply as they stand in its items."""
         ...
 
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
@@ -177,6 +192,30 @@ def summed(one: Any, other: Any) -> Any:
     if isinstance(other, dict) and isinstance(one, Mapping):
         return {**one, **{name: summed(one.get(name), value) for name, value in other.items()}}
     return other
+
+
+def kept_apart(heard: Heard, said: Sequence[Dict], key: str, names: Collection[str]) -> None:
+    """Give calls of ours ids of their own, where another call of the reply has the same.
+
+    Providers that give no ids have others put one there: `call_1`, say, for each call.
+
+    Args:
+        heard: the reply.
+        said: its calls as they stand in its items.
+        key: where a call has its id.
+        names: tools of ours.
+    """
+    taken = {call.id for call in heard.calls if call.name not in names}
+    for place, call in enumerate(heard.calls):
+        if call.name not in names:
+            continue
+        own, number = call.id, 2
+        while own in taken:
+            own, number = f"{call.id[:_MOST_OF_ID]}_{number}", number + 1
+        taken.add(own)
+        if own != call.id:
+            said[place][key] = own
+            heard.calls[place] = call._replace(id=own)
 
 
 def listed(value: Any) -> list[Any] | None:

@@ -1,0 +1,203 @@
+"""What a provider does by itself in a reply that is answered inside, and ids that calls share."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from anthropic.types import Message, RawMessageDeltaEvent, RawMessageStartEvent
+from dashscope.api_entities.dashscope_response import GenerationResponse
+
+from context_compressor.integrations.clients.generation import GenerationWire
+from context_compressor.integrations.clients.messages import MessagesWire
+from tests.integrations.clients_support import (
+    CHAT,
+    GENERATION,
+    GENERATION_WHOLE,
+    MESSAGES,
+    OURS,
+    RESPONSES,
+    Api,
+    work,
+)
+from tests.integrations.test_clients import HIS, OURS_ALONE, SAID, SMALL
+from tests.support.model_server import ModelServer, answer
+from tests.support.wires import Received
+
+Dict = dict[str, Any]
+
+PAGE: Dict = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Pond."}}
+FETCH: Dict = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_fetch",
+    "input": {"url": "https://ponds.example"},
+}
+FETCHED: Dict = {
+    "type": "web_fetch_tool_result",
+    "tool_use_id": "srvtoolu_1",
+    "content": {"type": "web_fetch_result", "url": "https://ponds.example", "content": PAGE},
+}
+SEARCH: Dict = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {"type": "search", "query": "ponds"},
+}
+ways = pytest.mark.parametrize(
+    ("asynchronous", "stream"),
+    [(True, True), (False, False), (False, True), (True, False)],
+    ids=["async streamed", "sync", "sync streamed", "async"],
+)
+HOSTED: Dict = {
+    "messages": ([FETCH], [FETCHED]),
+    "responses": ([SEARCH], [{**SEARCH, "id": "ws_2"}]),
+    "chat": ([{"index": 0, "image": "of a pond"}], [{"index": 0, "image": "of a frog"}]),
+}
+"""What the server does in the reply that calls only ours, and in the one after it."""
+
+
+@pytest.mark.variants(9)
+@pytest.mark.parametrize("beside", [True, False], ids=["beside calls", ""])
+@ways
+@pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES], ids=str)
+async def test_what_a_server_did_is_handed_on_and_valid(
+    api: Api, beside: bool, asynchronous: bool, stream: bool
+) -> None:
+    first, second = HOSTED[api.name]
+    key = "images" if api is CHAT else "hosted"
+    said: list[Any] = list(SAID)
+    way: Dict = {"stream": stream, "asynchronous": asynchronous}
+    if api is RESPONSES and not asynchronous:
+        # What the server did not keep goes back without ids.
+        way |= {"store": False, "include": ["reasoning.encrypted_content"]}
+    async with ModelServer(lambda messages: "Well.") as server:
+        async with api.open(server, asynchronous, **SMALL) as client:
+            server.script(
+                answer("I look.", OURS_ALONE, reasoning="Hm.", **{key: first}),
+                answer("It is a pond.", HIS if beside else (), reasoning="So.", **{key: second}),
+                answer("Done.", reasoning="Well."),
+            )
+            turn = await api.ask(client, said, **way)
+            handed = json.dumps(turn.raw.model_dump(mode="json", exclude_unset=True))
+            for one in (*first, *second):
+                assert handed.count(mark_of(one)) == 1
+            assert "grep_offloaded" not in handed
+            if api is CHAT:
+                turn.items[0]["images"] = turn.raw.choices[0].message.images
+            said += turn.items
+            said += api.results([(id, "a file") for id, *_ in turn.calls])
+            said.append({"role": "user", "content": "Thanks."})
+            await api.ask(client, said, **way)
+        assert server.refusals == []
+        assert len(server.requests) == 3
+        sent = json.dumps(server.requests[-1].messages)
+    counted = {mark_of(one): sent.count(mark_of(one)) for one in (*first, *second)}
+    assert set(counted.values()) == {1}
+    assert sent.count('grep_offloaded"') == (1 if beside else 0)
+    assert sent.count("It is a pond.") == 1
+    assert sent.count("I look.") == (1 if beside or stream else 0)
+
+
+def mark_of(item: Dict) -> str:
+    """Return what stands once in a list for what a server did."""
+    key = next(key for key in ("tool_use_id", "id", "image") if key in item)
+    return f'"{key}": {json.dumps(item[key])}'
+
+
+@pytest.mark.variants(10)
+@ways
+@pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES, GENERATION, GENERATION_WHOLE], ids=str)
+async def test_ids_that_our_calls_and_the_callers_share_are_kept_apart(
+    api: Api, asynchronous: bool, stream: bool
+) -> None:
+    both = [("grep_offloaded", {"pattern": "lost"}, "call_1"), ("read_file", {"number": 1}, "call_1")]
+    both.append(("search_history", {"query": "pond"}, "call_1"))
+    said: list[Any] = list(SAID)
+    async with (
+        ModelServer(lambda messages: "Done.") as server,
+        api.open(server, asynchronous, **SMALL) as client,
+    ):
+        server.script(answer("", both), answer("", [both[1]]), answer("", both[::-1]), answer("Done."))
+        way: Dict = {"stream": stream, "asynchronous": asynchronous}
+        turn = await work(api, client, said, lambda name, given: "a file", turns=4, **way)
+        assert turn.text == "Done."
+        assert server.refusals == []
+        answered = results_of(server.requests[-1])
+    assert Counter(name for name, _ in answered) == {"read_file": 3, "grep_offloaded": 2, "search_history": 2}
+    for name, text in answered:
+        assert (text == "a file") == (name == "read_file")
+        assert ("No line matches" in text) == (name == "grep_offloaded")
+
+
+def results_of(received: Received) -> list[tuple[str, str]]:
+    """Return the name of each call in a request, and what answers it."""
+    calls: Dict = {}
+    found = []
+    for message in received.messages:
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else []
+        for one in (message, *(message.get("tool_calls") or ()), *blocks):
+            id = one.get("call_id") or one.get("id")
+            if one.get("type") in ("function_call", "tool_use", "function"):
+                calls[id] = (one.get("function") or one)["name"]
+            elif one.get("type") == "function_call_output":
+                found.append((calls.pop(id), one["output"]))
+            elif one.get("role") == "tool":
+                found.append((calls.pop(one["tool_call_id"]), one["content"]))
+            elif one.get("type") == "tool_result":
+                found.append((calls.pop(one["tool_use_id"]), one["content"]))
+    assert not calls
+    return [(name, text if isinstance(text, str) else text[0]["text"]) for name, text in found]
+
+
+def test_what_dashscope_found_is_handed_on() -> None:
+    def reply(**output: Any) -> Any:
+        message = {"role": "assistant", "content": "Well."}
+        choices = [{"finish_reason": "stop", "message": message}]
+        return GenerationResponse.from_api_response(
+            GenerationResponse(status_code=200, output={"choices": choices, **output}, usage={})
+        )
+
+    found = {"search_results": [{"index": 1, "title": "Ponds"}]}
+    wire = GenerationWire()
+    assert wire.handed([reply(search_info=found), reply()], (), None).output["search_info"] == found
+    later = {"search_results": []}
+    assert (
+        wire.handed([reply(search_info=found), reply(search_info=later)], (), None).output["search_info"]
+        == later
+    )
+
+
+def test_a_container_goes_on_and_is_handed_on() -> None:
+    """What runs in it finds its files again, in the requests that are answered inside and in the caller's."""
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    head: Dict = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "usage": usage,
+    }
+    container = {"id": "container_1", "expires_at": "2026-01-01T00:00:00Z"}
+    first = Message.model_validate({**head, "stop_reason": "tool_use", "container": container})
+    last = Message.model_validate({**head, "stop_reason": "end_turn", "container": None})
+    wire = MessagesWire()
+    assert wire.heard(first).going_on == {"container": "container_1"}
+    assert wire.heard(last).going_on == {}
+    assert wire.handed([first, last], OURS, None).container == first.container
+    reader = wire.reader(OURS, {})
+    ended = []
+    for one in (first, last):
+        delta = {"stop_reason": one.stop_reason, "stop_sequence": None, "container": one.container}
+        event = {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1}}
+        reader.feed(RawMessageStartEvent(type="message_start", message=Message.model_validate(head)))
+        reader.feed(RawMessageDeltaEvent.model_validate(event))
+        assert reader.heard().going_on == {"container": "container_1"}
+        if one is first:
+            reader.go_on(OURS)
+        ended = reader.end()
+    assert [one.delta.container for one in ended] == [first.container]
