@@ -57,6 +57,8 @@ _KINDS = frozenset(
     }
 )
 """Kinds of blocks that are Anthropic's whoever has read them: others write them in chat dicts, too."""
+_OF_RESULTS = ("tool_reference", "browser_state")
+"""Kinds of blocks that stand in results alone: one whose call is gone tells them in a text."""
 _RESULT_KEYS = ("type", "tool_use_id", "content", "is_error")
 _STRINGS = {"text": ("text",), "thinking": ("thinking",), "tool_use": ("id", "name")}
 _JOINED = "joined"
@@ -421,7 +423,8 @@ def _write(group: Sequence[Msg]) -> dict[str, Any] | None:
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     ordered = blocks if role == "assistant" else [*results, *others]
-    content = [part for block in ordered if (part := _write_block(block, role)) is not None]
+    placed = [{"type": "text", "text": told(b)} if b.get("type") in _OF_RESULTS else b for b in ordered]
+    content = [part for block in placed if (part := _write_block(block, role)) is not None]
     if blocks and not content:
         return None
     return assemble({"role": role, "content": content}, noted)

@@ -108,7 +108,18 @@ def _unread(place: str, name: str, form: str) -> InvalidMessageError:
 
 ITEM = "responses_item"
 """Type of the block of an item of the Responses API that is carried along."""
-_NAMES = ("title", "name", "filename", "url", "file_url", "file_id", "source", "query", "server_label")
+_NAMES = (
+    "title",
+    "name",
+    "tool_name",
+    "filename",
+    "url",
+    "file_url",
+    "file_id",
+    "source",
+    "query",
+    "server_label",
+)
 """Keys that say which one a block is."""
 _SAID = ("text", "content", "refusal", "output", "logs", "stdout", "stderr")
 """Keys of what a block says."""

@@ -212,6 +212,18 @@ async def test_no_view_parts_a_hosted_call_from_its_result(shape: str, how: str,
         assert set(calls) - set(results) == {f"srvtoolu_{11}"}
 
 
+async def test_a_call_whose_argument_left_still_says_which_program_made_it() -> None:
+    said = [one for k in range(6) for role, parts in turn("program", k) for one in langchain(role, parts)]
+    for message in said:
+        if isinstance(message, AIMessage) and message.tool_calls:
+            message.tool_calls[0]["args"] = {"text": LONG * 4}
+    view = await view_langchain(Conversations(form=FORM, max_total_tokens=5_000, mode="compact"), said)
+    shown = [one for one in view if isinstance(one, AIMessage) and "ctx://" in str(one.tool_calls)]
+    uses = [block for one in shown for block in one.content if block["type"] == "tool_use"]  # type: ignore[index]
+    assert len(uses) == len(shown) > 0
+    assert all("ctx://" in str(use["input"]) and use["caller"]["tool_id"] for use in uses)  # type: ignore[index]
+
+
 # What a provider compacted
 
 SECRET, WORDS = "gAAAAAB" + "x" * 1_000, "All 40 ponds of the north are done; use the net NW-7 only."

@@ -314,6 +314,12 @@ def _altered_reply(wire: Wire, origin: AIMessage, before: Wire) -> AIMessage:
     kinds = [block.get("type") if isinstance(block, dict) else None for block in held]
     thoughts = [block for block, kind in zip(held, kinds, strict=True) if kind in _THOUGHTS]
     said = [block for block, kind in zip(held, kinds, strict=True) if kind in _CALLS and are_same]
+    if not are_same:  # a call that a program made says so in its block alone
+        given = {call["id"]: call["args"] for call in update["tool_calls"]}
+        called = [block for block in held if isinstance(block, dict) and block.get("type") == "tool_use"]
+        said = [
+            {**one, "input": given[one["id"]]} for one in called if "caller" in one and one["id"] in given
+        ]
     if thoughts or said:
         words = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
         content = [*thoughts, *words, *said]
