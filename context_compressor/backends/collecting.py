@@ -89,7 +89,7 @@ async def collect_texts(
                 _, gone = tidied(await states.get(key), key, time.time(), branch_seconds)
                 over |= gone
                 if not dry_run:
-                    await states.update(key, partial(_without_left, key, branch_seconds))
+                    await states.exchange(key, partial(_without_left, key, branch_seconds))
             except InvalidStateError as error:
                 problems.append(str(error))
     # First the texts, then the ledgers: whatever is named in between is found.

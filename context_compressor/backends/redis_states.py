@@ -50,7 +50,7 @@ class RedisStates:
         self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
         self._client = self._own or client_over(url_or_pool)
         self._prefix, self._ttl = key_prefix, key_ttl
-        self._exchange = self._client.register_script(_EXCHANGE)
+        self._script = self._client.register_script(_EXCHANGE)
 
     async def get(self, key: str) -> dict[str, Any] | None:
         """Return what was set under a key, or None."""
@@ -63,9 +63,9 @@ class RedisStates:
 
     async def set(self, key: str, state: dict[str, Any]) -> None:
         """Keep a state, JSON-like data, under a key."""
-        await self.update(key, lambda _: state)
+        await self.exchange(key, lambda _: state)
 
-    async def update(
+    async def exchange(
         self, key: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
     ) -> None:
         """Put another state in the place of one; no other process changes it meanwhile.
@@ -87,7 +87,7 @@ class RedisStates:
                 return
             known = "" if text is None else hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
             said = pack_ascii({"key": key, "state": changed})
-            if await self._exchange([name], [known, said, self._ttl or ""]):
+            if await self._script([name], [known, said, self._ttl or ""]):
                 return
         raise ConflictError(f"the state under {key!r} changes too fast to write to it; try again", number=0)
 

@@ -49,9 +49,9 @@ class SQLAlchemyStates:
 
     async def set(self, key: str, state: dict[str, Any]) -> None:
         """Keep a state, JSON-like data, under a key."""
-        await self.update(key, lambda _: state)
+        await self.exchange(key, lambda _: state)
 
-    async def update(
+    async def exchange(
         self, key: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
     ) -> None:
         """Put another state in the place of one; no other process changes it meanwhile.
@@ -62,7 +62,7 @@ class SQLAlchemyStates:
         """
         where = _is(key)
 
-        def exchange(connection: sa.Connection) -> None:
+        def write(connection: sa.Connection) -> None:
             # Whoever else writes there waits for this row, and SQLite for the transaction.
             held = connection.execute(sa.update(states).where(where).values(number=states.c.number + 1))
             found = None
@@ -81,7 +81,7 @@ class SQLAlchemyStates:
             except IntegrityError as error:
                 raise Again from error
 
-        await self._run(exchange)
+        await self._run(write)
 
     async def delete(self, key: str) -> None:
         """Forget what stands under a key; nothing is fine."""

@@ -64,7 +64,7 @@ KeyOf = Callable[[Any], str | Awaitable[str | None] | None]
 class States(Protocol):
     """Where states are kept beyond this process: anything with these two methods.
 
-    `SQLAlchemyStates` and `RedisStates` have `update` as well, so that nobody writes over what others set.
+    `SQLAlchemyStates` and `RedisStates` have `exchange` as well, so that nobody writes over what others set.
     """
 
     async def get(self, key: str) -> dict[str, Any] | None:
@@ -566,9 +566,9 @@ class Conversations:
         if states is None:
             return
         try:
-            update = getattr(states, "update", None)
-            if update is not None:
-                await update(name, merged)
+            exchange = getattr(states, "exchange", None)
+            if exchange is not None:
+                await exchange(name, merged)
             elif (record := merged(await _done(states.get(name)))) is not None:
                 await _done(states.set(name, record))
         except Exception:

@@ -82,12 +82,12 @@ async def test_what_is_set_comes_back_whoever_sets_at_once(place: Place) -> None
     def counted(known: Dict | None) -> Dict:
         return {"n": (known or {"n": 0})["n"] + 1}
 
-    await states.update(key, lambda _: None)
+    await states.exchange(key, lambda _: None)
     assert await states.get(key) == state
     await states.delete(key)
     assert await states.get(key) is None
     many = [states, *(place.states() for _ in range(3))]
-    await asyncio.gather(*(one.update(key, counted) for one in many for _ in range(5)))
+    await asyncio.gather(*(one.exchange(key, counted) for one in many for _ in range(5)))
     assert await states.get(key) == {"n": 20}
     await states.delete(key)
     assert key not in await states.keys()
@@ -137,7 +137,7 @@ async def test_a_time_to_live_goes_on_with_each_use(server: Callable[[str], int]
     client = Redis.from_url(place.url)
     [name] = [key async for key in client.scan_iter(f"{place.prefix}*")]
     assert 0 < await client.ttl(name) <= 500
-    await others.update("ada", lambda _: {"n": 2})  # as a collection does, which knows of no time
+    await others.exchange("ada", lambda _: {"n": 2})  # as a collection does, which knows of no time
     assert 0 < await client.ttl(name) <= 500
     await client.expire(name, 5)
     assert await states.get("ada") == {"n": 2}

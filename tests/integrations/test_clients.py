@@ -272,6 +272,23 @@ class Table:
         self.rows[key] = json.dumps(state).encode()
 
 
+async def test_what_was_read_back_is_forgotten_with_the_message_that_said_it() -> None:
+    states, said = Table(), [dict(note) for note in NOTES]
+    said[3]["content"] += " The quagga is at 7719."
+    reads = Reads([("search_history", {"query": "quagga"}), *HIS])
+    options: Dict = {"max_total_tokens": 1_000, "states": states, "key": lambda _: "ada", "branch_seconds": 0}
+    async with ModelServer(reads) as server, CHAT.open(server, True, **options) as client:
+        turn = await CHAT.ask(client, said, stream=False, asynchronous=True)
+        said += [*turn.items, *CHAT.results([(turn.calls[0][0], "a file")])]
+        await CHAT.ask(client, said, stream=False, asynchronous=True)
+        assert "quagga" in json.dumps(server.requests[-1].messages)
+        assert b"quagga" in states.rows["ada"]
+        del said[3]
+        await CHAT.ask(client, said, stream=False, asynchronous=True)
+        assert "quagga" not in json.dumps(server.requests[-1].messages)
+    assert b"quagga" not in states.rows["ada"]
+
+
 def named(states: Table) -> Dict:
     return {"max_total_tokens": 8_000, "states": states, "key": lambda request: "one"}
 

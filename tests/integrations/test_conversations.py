@@ -25,13 +25,13 @@ Dict = dict[str, Any]
 BUDGET = 2_000
 
 
-class Table:
-    """States in a dict, as JSON text."""
+class Table(dict[str, Any]):
+    """States as JSON text; like many a caller's own class it has more methods than it needs."""
 
     def __init__(self) -> None:
         self.rows: dict[str, str] = {}
 
-    async def get(self, key: str) -> Dict | None:
+    async def get(self, key: str) -> Dict | None:  # type: ignore[override]
         return json.loads(self.rows[key]) if key in self.rows else None
 
     async def set(self, key: str, state: Dict) -> None:
@@ -173,9 +173,10 @@ class TestWhatAListSaysNoMore:
         async with conversations.memory(bob) as memory:
             assert set(await memory.reachable_refs()) <= set(await store.refs())
 
-    async def test_the_state_that_a_framework_keeps(self, tmp_path: Any) -> None:
+    @pytest.mark.parametrize("with_words", [True, False])
+    async def test_the_state_that_a_framework_keeps(self, tmp_path: Any, with_words: bool) -> None:
         store = FileOffloadStore(tmp_path)
-        conversations = Conversations(max_total_tokens=BUDGET, store=store)
+        conversations = Conversations(max_total_tokens=BUDGET, store=store, with_words=with_words)
         said = conversation("ada", 30)
         said[4]["content"] = SECRET
         state = json.loads(json.dumps((await conversations.view(said, key="t", state={})).state))
@@ -183,7 +184,7 @@ class TestWhatAListSaysNoMore:
         assert "quagga" not in json.dumps(state)
         assert self.said_in(Table(), store)
         self.now += 3_600
-        again = Conversations(max_total_tokens=BUDGET, store=store)
+        again = Conversations(max_total_tokens=BUDGET, store=store, with_words=with_words)
         saved = json.loads(json.dumps(state))
         await again.view([*said[:4], *said[7:], user("go on")], key="t", state=saved)
         assert self.said_in(Table(), store) == []

@@ -160,6 +160,7 @@ class Compression(MiddlewareBase):
         shown = await self._conversations.view(
             request.chats,
             key=session.name,
+            label=session.session_id,
             state=saved,
             with_tools=len(others) < len(tools),
             tools_beside=len(others),
@@ -259,7 +260,9 @@ class Compression(MiddlewareBase):
         if session.shown is None:  # the call was saved with the state, and is run by another process
             request = Request(state.context)
             saved = await self._saved(state)
-            session.shown = await self._conversations.view(request.chats, key=session.name, state=saved)
+            session.shown = await self._conversations.view(
+                request.chats, key=session.name, label=session.session_id, state=saved
+            )
         answer, attached = await self._conversations.run_tool(session.shown, name, arguments)
         shown = [data_block_of(part) for part in attached["content"]] if attached else []
         if media := [block for block in shown if block is not None]:
