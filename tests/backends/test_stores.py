@@ -133,7 +133,7 @@ async def test_a_full_database_is_called_so_and_costs_no_view(tmp_path: Path) ->
     @event.listens_for(engine.sync_engine, "connect")
     def fill(connection: Any, _: object) -> None:
         cursor = connection.cursor()
-        cursor.execute("PRAGMA max_page_count=40")
+        cursor.execute("PRAGMA max_page_count=24")
         cursor.close()
 
     store = SQLAlchemyOffloadStore(engine, "a")
@@ -143,7 +143,7 @@ async def test_a_full_database_is_called_so_and_costs_no_view(tmp_path: Path) ->
     async with CompressedMemory(
         store=store, max_total_tokens=2_000, on_event=lambda one: events.append(one.error)
     ) as memory:
-        for number in range(5):
+        for number in range(8):
             await memory.add(Msg("user", f"{number} " + f"alpha {number} " * 900, "user"))
             assert await memory.get_memory()
     assert any(error and error.startswith("OffloadFullError") for error in events)
