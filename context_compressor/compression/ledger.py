@@ -186,26 +186,27 @@ class Ledger:
         """Return the refs of all that is to stay in the store."""
         return set(self._kept)
 
-    def refs_newest_first(self, places: Mapping[str, int]) -> list[str]:
-        """Return the refs that live edits name, the one of the newest message first.
+    def places_of_refs(self, places: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+        """Return where the oldest and the newest message stand that each ref of live edits is of.
 
-        A segment counts by the newest message that it covers, a page by none, for what it shows is older; of
-        one message, what was committed last comes first.
+        A segment is of all that it covers, a page of no message, for what it shows is older: (-1, -1). Refs
+        come as `refs` has them.
 
         Args:
             places: where each message stands in the history, by key.
         """
-        newest = dict.fromkeys(self.refs(), -1)
-        of_segment: dict[str, int] = {}
+        found: dict[str, list[int]] = {ref: [] for ref in self.refs()}
+        of_segment: dict[str, list[int]] = {}
         for edit in self._edits.values():
             if isinstance(edit, StubEdit):
-                place = -1 if edit.page else places.get(edit.item.key, -1)
+                within = [] if edit.page else [places.get(edit.item.key, -1)]
             else:
                 within = [places.get(item.key, -1) for item in edit.items]
-                within += [of_segment.get(child, -1) for child in edit.children]
-                place = of_segment[edit.id] = max(within, default=-1)
-            newest.update((ref, max(newest[ref], place)) for ref in refs_of(edit))
-        return sorted(newest, key=lambda ref: -newest[ref])
+                within += [place for child in edit.children for place in of_segment.get(child, ())]
+                within = of_segment[edit.id] = [min(within), max(within)] if within else []
+            for ref in refs_of(edit):
+                found[ref] += within
+        return {ref: (min(within, default=-1), max(within, default=-1)) for ref, within in found.items()}
 
     def new_segment_id(self, ref: str, taken: Collection[str] = ()) -> str:
         """Return an id for a segment with this ref, not among `taken`.

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from context_compressor.compression.items import READ_TOKENS
+from context_compressor.compression.ledger import Ledger
 from context_compressor.errors import RedactionError
 from context_compressor.messages.chat import (
     REMARK,
@@ -174,6 +176,9 @@ _TITLE_LIKE = re.compile(
 """A line that would pass for a title: indented by a space, a tool cannot speak in the user's name."""
 
 
+_TITLE = re.compile(rf"^{_TITLE_LIKE.pattern}", re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """A transcript and the media texts (`data:` URLs) that it names by ref."""
@@ -216,6 +221,20 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
             said = indent_lines(said, _TITLE_LIKE)
         sections.append(f"=== {title} ===\n{said}")
     return Transcript("\n\n".join(sections), tuple(media))
+
+
+def own_words_in(transcript: str, ref: str, ledger: Ledger) -> list[tuple[int, int]]:
+    """Return where words of ours stand in the text under a ref: segments that were merged, and stubs."""
+    spans: list[tuple[int, int]] = []
+    for segment in ledger.segments():
+        if segment.ref == ref:
+            merged = len(segment.children)
+            titles = [found.start() for found in islice(_TITLE.finditer(transcript), merged + 1)]
+            if merged:  # they come first
+                spans.append((0, titles[merged] if len(titles) > merged else len(transcript)))
+            stubs = {stub.text for item in segment.items for stub in ledger.stubs_of(item).values()}
+            spans += [(at, at + len(stub)) for stub in stubs if stub and (at := transcript.find(stub)) >= 0]
+    return spans
 
 
 def _render_block(block: Block, media: dict[str, None]) -> list[str]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from context_compressor.compression.config import CompressionConfig, as_config
+from context_compressor.compression.shown import own_words_in, shown_message
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import (
@@ -38,7 +39,9 @@ from context_compressor.memory.wrapped import history_of
 from context_compressor.messages.chat import as_list
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
-from context_compressor.messages.msg import Msg, check_json
+from context_compressor.messages.media import media_named
+from context_compressor.messages.msg import Block, Msg, check_json
+from context_compressor.offload.guide import SpeakerRole
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.search.hits import Hit
 from context_compressor.summarizers.extracts import ExtractiveSummarizer
@@ -539,7 +542,7 @@ class CompressedMemory(MemoryBase):
         """
         return await self._texts.read(ref)
 
-    async def search_history(self, query: str, limit: int = 5) -> list[Hit]:
+    async def search_history(self, query: str, limit: int = 5, role: SpeakerRole | None = None) -> list[Hit]:
         """Return the passages of the whole history that answer a query, best first.
 
         What left the view is found as well as what stands in it. The index is kept beside the texts of a
@@ -548,14 +551,48 @@ class CompressedMemory(MemoryBase):
         Args:
             query: a name, words, or a question; any characters, none of them an operator.
             limit: how many passages at most.
+            role: who said it: "user", "assistant", "tool" or "system"; None for all.
 
         Raises:
-            InvalidArgumentError: a query that is no string, or a limit below 1.
+            InvalidArgumentError: a query that is no string, a limit below 1, or no such role.
             RedactionError: the `redact` callable failed.
             OffloadError: this Python's SQLite has no full-text search.
         """
         await self._runner.refresh()
-        return await self._recall.search(query, limit, self._tracker.state)
+        return await self._recall.search(query, limit, self._tracker.state, role)
+
+    async def ages_of_refs(self) -> dict[str, tuple[int, int]]:
+        """Return how many messages ago the newest and the oldest were that each stored text is of, by ref."""
+        state = self._tracker.state
+        last = len(state.known.tokens) - 1
+        found = state.places_of_refs().items()
+        return {ref: (last - newest, last - oldest) for ref, (oldest, newest) in found if oldest >= 0}
+
+    def own_words_in(self, ref: str, text: str) -> list[tuple[int, int]]:
+        """Return where in a stored text words of this memory's own stand: earlier summaries and previews.
+
+        Args:
+            ref: the text's.
+            text: the text.
+        """
+        return own_words_in(text, ref, self._tracker.state.ledger)
+
+    async def find_media(self, name: str) -> Block | None:
+        """Return the newest block of the history that shows an image, audio, video or file that is named so.
+
+        Args:
+            name: a URL, or a file's id at the provider.
+
+        Raises:
+            RedactionError: the `redact` callable failed.
+        """
+        await self._runner.refresh()
+        for entry in reversed(await self._tracker.history.read()):
+            if entry.msg is not None and media_named(entry.msg.get_content_blocks(), name) is not None:
+                shown = shown_message(entry.msg, {}, {}, self.config.redact)
+                if (block := media_named(shown.get_content_blocks(), name)) is not None:
+                    return block
+        return None
 
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view."""

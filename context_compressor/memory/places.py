@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
 from context_compressor.messages.parts import PartPath, argument_lines, is_argument, part_at
+from context_compressor.messages.speech import is_handed
 from context_compressor.messages.text import dump_sendable
 from context_compressor.offload.pages import is_read_back
 from context_compressor.offload.store import ref_of
@@ -248,7 +249,10 @@ def _lines_of(text: str, start: int, end: int) -> _Lines:
     return _Lines(first, last, start - text.rfind("\n", 0, start))
 
 
-_OTHER_TEXTS = (("refusal",), ("content",), ("audio", "transcript"), ("file", "filename"), ("source", "url"))
+_OTHER_TEXTS = (
+    *(("refusal",), ("content",), ("audio", "transcript"), ("file", "filename"), ("source", "url")),
+    *(("source", "file_id"), ("file", "file_id"), ("openai_part", "file_id"), ("openai_part", "file_url")),
+)
 """Where a block of another kind has what it says, or what it is asked for by."""
 
 
@@ -277,10 +281,14 @@ class Sayings:
         self._calls: dict[str, str] = {}
         self._tools: dict[str, tuple[str | None, ...]] = {}
         """Of each message with results, the tools that these are of."""
+        self._said_by: dict[str, dict[str, None]] = {}
+        """The messages of each role, in order."""
+        self._asking: dict[str, None] = {}
+        """Messages in which a user speaks, in order."""
 
     def start_anew(self) -> None:
         """Forget which result is of which tool."""
-        self._calls, self._tools = {}, {}
+        self._calls, self._tools, self._said_by, self._asking = {}, {}, {}, {}
 
     def digests(self, messages: Iterable[tuple[str, Msg | None]]) -> dict[str, str]:
         """Return a digest of what each message says, those that come next in the history."""
@@ -292,8 +300,11 @@ class Sayings:
         if results:
             self._tools[key] = tuple(self._calls.get(block["id"]) or block.get("name") for block in results)
         self._calls.update((call["id"], call["name"]) for call in tool_calls(msg) if call["id"])
+        if msg.role == "user" and not results and not is_handed(msg):
+            self._asking[key] = None
         digest = hashlib.blake2b(digest_size=8)
         for document in self.documents(key, msg):
+            self._said_by.setdefault(document.role, {})[key] = None
             said = f"{document.role}\0{document.tool}\0{document.text}\0"
             digest.update(said.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
@@ -305,6 +316,15 @@ class Sayings:
         """
         texts = self.texts(msg, self.tools_of(key)) or [Said(msg.role, None, "", 0)]
         return [Document(key, number, said.role, said.tool, said.text) for number, said in enumerate(texts)]
+
+    def said_by(self, role: str) -> Collection[str]:
+        """Return the keys of the messages of which something was said in a role."""
+        return self._said_by.get(role, ())
+
+    def newest_request(self, keys: Collection[str]) -> str | None:
+        """Return the newest of these messages in which a user speaks."""
+        there = set(keys)
+        return next((key for key in reversed(self._asking) if key in there), None)
 
     def tools_of(self, key: str) -> tuple[str | None, ...]:
         """Return the tools that a message's results are of."""

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from context_compressor.compression.edits import message_id
 from context_compressor.compression.shown import Redact
@@ -23,6 +23,7 @@ from context_compressor.memory.table import MessageTable
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import INDEX_FILE
+from context_compressor.offload.guide import ROLES, is_own_tool
 from context_compressor.offload.locks import watch_forks
 from context_compressor.offload.store import OffloadStore
 from context_compressor.search.hits import Document, Hit
@@ -85,16 +86,17 @@ class Recall:
             self._inherited.append(self._index)
         self._index, self._thread, self._calls = None, None, 0
 
-    async def search(self, query: str, limit: int, state: MemoryState) -> list[Hit]:
+    async def search(self, query: str, limit: int, state: MemoryState, role: str | None = None) -> list[Hit]:
         """Return the passages of the history that answer a query, best first.
 
         Args:
             query: words, names or a question.
             limit: how many at most.
             state: in step with the history.
+            role: who said it: one of `ROLES`; None for all.
 
         Raises:
-            InvalidArgumentError: a query that is no string, or a limit below 1.
+            InvalidArgumentError: a query that is no string, a limit below 1, or no such role.
             RedactionError: the user's callable failed.
             OffloadError: this Python's SQLite has no full-text search, or the memory was closed meanwhile.
         """
@@ -102,13 +104,23 @@ class Recall:
             raise InvalidArgumentError(f"query: expected a string, got {type(query).__name__}")
         if type(limit) is not int or limit < 1:
             raise InvalidArgumentError(f"limit: expected a number from 1 up, got {limit!r}")
+        if role is not None and role not in ROLES:
+            raise InvalidArgumentError(f"role: expected one of {', '.join(ROLES)}, got {role!r:.80}")
         reader = _Reader(self._history, self._said)
         self._readers.add(reader)
         try:
             keys = list(state.known.tokens)
             await self._take_digests(keys, state, reader)
             entries = [(key, self._digests.get(key, "")) for key in keys]
-            found = await self._call_index(self._ask, query, limit, entries, reader)
+            newest = self._said.newest_request(keys)
+
+            def last(document: Document) -> bool:
+                # The request is in view, and what the tools answered earlier tells what they were asked.
+                return document.key == newest or is_own_tool(document.tool)
+
+            among = None if role is None else self._said.said_by(role)
+            ask = partial(self._ask, among=among, role=role, last=last)
+            found = await self._call_index(ask, query, limit, entries, reader)
             messages = await reader.find(list(dict.fromkeys(one.document.key for one in found)))
         finally:
             # A thread cannot be cancelled: it ends when it asks for texts again.
@@ -124,11 +136,16 @@ class Recall:
         return await asyncio.to_thread(lambda: [self._places.hit(place, texts, query) for place in places])
 
     def _ask(
-        self, query: str, limit: int, entries: Sequence[tuple[str, str]], reader: _Reader
+        self,
+        query: str,
+        limit: int,
+        entries: Sequence[tuple[str, str]],
+        reader: _Reader,
+        **which: Any,
     ) -> list[Found]:
         index = self._open()
         try:
-            return index.search(query, limit, entries, reader.read)
+            return index.search(query, limit, entries, reader.read, **which)
         except sqlite3.Error as error:  # what is wrong with a file is mended by the index itself
             self._index = None
             raise OffloadError(

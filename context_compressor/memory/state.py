@@ -80,7 +80,12 @@ class MemoryState:
 
     def refs(self) -> list[str]:
         """Return the refs that the ledger names, the one of the newest message first."""
-        return self.ledger.refs_newest_first({key: place for place, key in enumerate(self.known.tokens)})
+        places = self.places_of_refs()
+        return sorted(places, key=lambda ref: -places[ref][1])
+
+    def places_of_refs(self) -> dict[str, tuple[int, int]]:
+        """Return where the oldest and the newest message of each ref stand, as `Ledger.places_of_refs`."""
+        return self.ledger.places_of_refs({key: place for place, key in enumerate(self.known.tokens)})
 
     def measure(self, msg: Msg) -> MessageTokens:
         """Count a message that the wrapper made or repaired."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from context_compressor.messages.msg import Block
@@ -19,6 +19,7 @@ _DATA = re.compile(r"(?:(?:[\w+/-]{76}\r?\n)++|(?:[\w+/-]{64}\r?\n)++)?[\w+/%=-]
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
 _NO_MEDIA = frozenset({"text", "thinking", "tool_use", "tool_result"})
 _MAX_DEPTH = 4
+_MEDIA_TYPE = re.compile(r"(?:input_)?(?:image|audio|video|file|document)(?:_url)?")
 
 
 class Media(NamedTuple):
@@ -74,6 +75,29 @@ def encoded_media(block: Block) -> Media | None:
         return None
     kind = next((kind for kind in _KINDS if kind == block.get("type")), None)
     return Media(kind or kind_of_media(urls[0]), urls[0])
+
+
+def media_named(blocks: Iterable[Block], name: str) -> Block | None:
+    """Return the last block that shows media by a URL, or by a file's id, of this name; None: none does."""
+    found: Block | None = None
+    for block in blocks:
+        within = block.get("output")
+        if block.get("type") == "tool_result" and isinstance(within, list):
+            found = media_named(within, name) or found
+        part = block.get(str(block.get("type")))  # a part that only its own form knows
+        kinds = [one.get("type") for one in (block, part) if isinstance(one, dict)]
+        if any(_MEDIA_TYPE.fullmatch(str(kind)) for kind in kinds) and _is_named(block, name, _MAX_DEPTH):
+            found = block
+    return found
+
+
+def _is_named(value: Any, name: str, depth: int) -> bool:
+    if not isinstance(value, dict) or not depth:
+        return False
+    return any(
+        (said == name and key.endswith(("url", "uri", "id"))) or _is_named(said, name, depth - 1)
+        for key, said in value.items()
+    )
 
 
 def _is_screenshot(block: Block) -> bool:

@@ -34,7 +34,7 @@ _NUDGES = (
 """How messages begin, in lower case, that go to an agent which called no tool."""
 _ADDED = re.compile(r"<([\w-]{0,40}(?:reminder|memory|knowledge|environment_details))>")
 """Opens what a program adds to a message: reminders, what was retrieved, what stands open in an editor."""
-_LOADED = re.compile(r"\[ctx://[0-9a-f]{16}, loaded by \w{1,64}\]")
+_LOADED = re.compile(r"\[[^\s\]]{1,4000}, loaded by \w{1,64}\]")
 
 
 def is_handed(msg: Msg) -> bool:

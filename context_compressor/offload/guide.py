@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 READ_TOOL = "read_offloaded"
 GREP_TOOL = "grep_offloaded"
@@ -17,6 +17,10 @@ GUIDE = (
 """What an agent is told, once per view, by one stand-in."""
 SHORT_GUIDE = f"{SEARCH_TOOL}(query) and {READ_TOOL}(ref) bring it back"
 """The same where no stand-in has room for more."""
+
+SpeakerRole = Literal["user", "assistant", "tool", "system"]
+ROLES = get_args(SpeakerRole)
+"""Who says what a history holds; a tool says the result of a call."""
 
 TOOL_NAMES = frozenset({READ_TOOL, GREP_TOOL, LOAD_TOOL, SEARCH_TOOL, COMPRESS_TOOL})
 """What they answer with stands in the history already, or is of no use later."""
@@ -74,7 +78,8 @@ SCHEMAS = [
     ),
     _tool(
         GREP_TOOL,
-        "Search the texts that were moved out of this conversation, newest match first. "
+        "Search the texts that were moved out of this conversation, the originals, newest match first. "
+        "What stands in view, summaries among it, is not searched. "
         "Answers with refs and line numbers for read_offloaded. "
         "Cheaper than reading when you know a name, id or word to look for.",
         {
@@ -90,7 +95,7 @@ SCHEMAS = [
         LOAD_TOOL,
         "Show again an image, audio, video or file that was moved out of this conversation. "
         "Use it when a note such as [Offloaded image ctx://...] names a ref and you need to see it.",
-        {"ref": _REF},
+        {"ref": _string("The ref as shown; or the URL, or the file id, by which it was given.")},
         "ref",
     ),
     _tool(
@@ -100,6 +105,11 @@ SCHEMAS = [
         "Answers with short passages and where each stands.",
         {
             "query": _string("What to look for, in a few telling words."),
+            "role": {
+                "type": "string",
+                "enum": list(ROLES),
+                "description": "Who said it: user for what users asked for or told. Default: all.",
+            },
             "limit": _integer("Passages to show, up to one page. Default: a short answer."),
         },
         "query",

@@ -49,6 +49,8 @@ class FoundSection:
     total_lines: int
     matches: int
     lines: Sequence[FoundLine]
+    ago: str = ""
+    """How many messages ago what it holds was said, in words; "" where nobody knows."""
 
 
 def lines_page(
@@ -70,30 +72,49 @@ def lines_page(
     return "\n".join((f"[{header}]", *lines, closing))
 
 
-def closing_more(offset: int, column: int = 1, length: int | None = None) -> str:
-    """Return the last line of a page after which `offset` (and `column` of a line of `length`) comes next."""
-    if length is None:
-        return f"[more: read_offloaded(ref, offset={offset})]"
-    place = f"offset={offset}, column={column}"
-    return f"[more: read_offloaded(ref, {place}); line {offset} has {length} characters]"
+def closing_more(offset: int, column: int = 1, length: int | None = None, tokens: int | None = None) -> str:
+    """Return the last line of a page after which `offset` (and `column` of a line of `length`) comes next.
+
+    `tokens`: what the page may cost, where that ended it; None: it has as many lines as were asked for.
+    """
+    why = "limit reached" if tokens is None else f"page full at {tokens} tokens"
+    place = f"offset={offset}" + ("" if length is None else f", column={column}")
+    more = f"[more: {why}; read_offloaded(ref, {place})"
+    return f"{more}]" if length is None else f"{more}; line {offset} has {length} characters]"
 
 
 def found_page(sections: Iterable[FoundSection], closing: str) -> str:
     """Return a page of search results."""
     lines: list[str] = []
     for section in sections:
-        lines.append(f"[{section.ref} matches: {section.matches}, lines: {section.total_lines}]")
+        ago = section.ago and f", {section.ago}"
+        lines.append(f"[{section.ref} matches: {section.matches}, lines: {section.total_lines}{ago}]")
         lines.extend(map(_found_line, section.lines))
     return "\n".join((*lines, closing))
 
 
+def ago_of(newest: int, oldest: int) -> str:
+    """Return how many messages ago something was said, in words."""
+    if newest == oldest == 0:
+        return "now"
+    messages = "message" if oldest == 1 else "messages"
+    return f"{oldest} {messages} ago" if newest == oldest else f"{newest} to {oldest} {messages} ago"
+
+
 def closing_found(
-    shown: int, matches: int, stopped_seconds: int = 0, unreadable: int = 0, context: int | None = None
+    shown: int,
+    matches: int,
+    stopped_seconds: int = 0,
+    unreadable: int = 0,
+    context: int | None = None,
+    *,
+    of_all: bool = False,
 ) -> str:
     """Return the last line of a search page that shows `shown` of `matches`.
 
     `stopped_seconds`: after how long the search was stopped; 0 when it came to its end. `context`: how many
-    lines stand around a match, where that is less than was asked for.
+    lines stand around a match, where that is less than was asked for. `of_all`: whether all texts were
+    searched: what was not is told.
     """
     if stopped_seconds:
         closing = (
@@ -103,7 +124,7 @@ def closing_found(
     elif shown < matches:
         closing = f"more: {shown} of {matches} matches shown; raise limit, name a ref or narrow the pattern"
     else:
-        closing = "end"
+        closing = "end; what stands in view was not searched" if of_all else "end"
     if context is not None:
         closing += f"; room for context: {counted(context, 'line')}"
     return f"[{closing}; texts that could not be read: {unreadable}]" if unreadable else f"[{closing}]"
@@ -122,13 +143,17 @@ _N = r"([1-9][0-9]{0,11})"
 _REF = r"(ctx://[0-9a-f]{16})"
 _LINES_HEADER = re.compile(rf"\[{_REF} lines {_N}-{_N} of {_N}(?:, from column {_N})?(?:, to column {_N})?\]")
 _LINES_CLOSING = re.compile(
-    rf"\[end\]|\[more: read_offloaded\(ref, offset={_N}"
+    rf"\[end\]|\[more: (?:limit reached; |page full at {_N} tokens; )?read_offloaded\(ref, offset={_N}"
     rf"(?:\)|, column={_N}\); line {_N} has {_N} characters)\]"
 )
-_FOUND_HEADER = re.compile(rf"\[{_REF} matches: {_N}, lines: {_N}\]")
+"""Earlier releases did not say why, and their pages stand in histories."""
+_FOUND_HEADER = re.compile(
+    rf"\[{_REF} matches: {_N}, lines: {_N}(?:, (?:now|(?:(?:0|{_N}) to )?{_N} messages? ago))?\]"
+)
 _FOUND_LINE = re.compile(rf"{_N}(?::{_N}-{_N})?(?: x{_N})?[|-] (.*)", re.DOTALL)
 _FOUND_CLOSING = re.compile(
-    rf"\[(?:end|more: {_N} of {_N} matches shown; raise limit, name a ref or narrow the pattern"
+    r"\[(?:end(?:; what stands in view was not searched)?"
+    rf"|more: {_N} of {_N} matches shown; raise limit, name a ref or narrow the pattern"
     rf"|stopped after {_N} s, {_N} of {_N} matches found are shown; simplify the pattern or name a ref)"
     rf"(?:; room for context: (?:1 line|(?:0|{_N}) lines))?(?:; texts that could not be read: {_N})?\]"
 )

@@ -49,7 +49,7 @@ def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[fl
     """
     if len(text) <= width:
         return text
-    first, last = _densest(places, width, weights)
+    first, last = _whole_lines(text, *_densest(places, width, weights), width)
     # What is looked for stands in the middle.
     begin = min(max(0, first - max(0, width - (last - first)) // 2), len(text) - width)
     if begin:
@@ -61,6 +61,13 @@ def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[fl
         end = space if space > begin else end
     shown = text[begin:end].strip()
     return ("… " if begin else "") + shown + (" …" if end < len(text) else "")
+
+
+def _whole_lines(text: str, first: int, last: int, width: int) -> tuple[int, int]:
+    """Return where the lines of a stretch begin and end, if these fit: only a long line is cut."""
+    begin, end = text.rfind("\n", 0, first) + 1, text.find("\n", last)
+    end = len(text) if end < 0 else end
+    return (begin, end) if end - begin <= width else (first, last)
 
 
 def _densest(places: Sequence[Place], width: int, weights: Sequence[float]) -> tuple[int, int]:

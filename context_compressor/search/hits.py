@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from context_compressor.messages.text import indent_lines
+from context_compressor.offload.pages import ago_of
 from context_compressor.tokens.counter import TokenCounter
 
 MAX_PASSAGE_CHARACTERS = 700
@@ -131,8 +132,7 @@ class Hit:
         if self.role == "assistant" and self.tool:
             what = f"call of {self.tool}"
         where = "in view" if self.in_view else self.place
-        messages = "message" if self.messages_ago == 1 else "messages"
-        ago = "now" if self.messages_ago == 0 else f"{self.messages_ago} {messages} ago"
+        ago = ago_of(self.messages_ago, self.messages_ago)
         return f"{where}, {' '.join(what.split()).translate(_NOT_IN_TITLES)}, {ago}"
 
     @property

@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
@@ -131,7 +131,17 @@ class SearchIndex:
             except OSError:  # on Windows nothing can be deleted that another process has open
                 self._erase(lambda _: True)
 
-    def search(self, query: str, limit: int, history: Sequence[Entry], read: ReadTexts) -> list[Found]:
+    def search(
+        self,
+        query: str,
+        limit: int,
+        history: Sequence[Entry],
+        read: ReadTexts,
+        *,
+        among: Container[str] | None = None,
+        role: str | None = None,
+        last: Callable[[Document], bool] = lambda _: False,
+    ) -> list[Found]:
         """Return the passages of a history that answer a query, best first, at most `limit`.
 
         Args:
@@ -139,6 +149,9 @@ class SearchIndex:
             limit: how many passages at most.
             history: key and digest of each message, in order; the index is brought in step with it.
             read: returns the texts of messages; its errors come through.
+            among: keys of the messages that may answer; None for all.
+            role: of the texts that may answer; None for all.
+            last: tells which come behind all others; none.
         """
         entries = list(history)
         texts = _Texts(read)
@@ -152,7 +165,7 @@ class SearchIndex:
                 places = lookup.rows.places
                 return texts.of(list(dict.fromkeys(entries[places[row][0]][0] for row in rows)))
 
-            return rank(lookup, read_rows, self._reader, limit)
+            return rank(lookup, read_rows, self._reader, limit, among, role, last)
 
     def close(self) -> None:
         """Close the file, and forget every word read. A later call opens it again."""

@@ -8,7 +8,7 @@ were chosen.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -60,6 +60,8 @@ _ALONE, _IN_FULL = 3, 2
 """How closely a passage holds a name that stands there letter for letter: on its own, or as the beginning of
 longer ones, as `/srv/app` does in `/srv/app/main.py`."""
 
+_LEAST_SAID = 20
+"""Shorter lines are compared with what stands around them."""
 _TOOL_PLACE = -1_000
 """Where the name of a tool stands: near no word of the text."""
 
@@ -156,6 +158,15 @@ class _Reading:
         latest = place[0] if self.closeness >= _IN_FULL else 0
         return self.closeness, latest, round(self.score + around, 6), place
 
+    @property
+    def answer(self) -> str:
+        """What it says to the query, whatever stands around: the lines that hold what is sought."""
+        text = self.found.text
+        starts = sorted({at for places in self._places for at in places if at >= 0})
+        lines = dict.fromkeys(text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0] for at in starts)
+        said = " ".join(" ".join(lines).split())
+        return said if len(said) >= _LEAST_SAID else text
+
     def _find_places(self, reader: TermReader) -> list[list[int]]:
         """Return where each term of the query begins, in order."""
         terms, tool = self._lookup.query.terms, self.found.document.tool
@@ -208,9 +219,12 @@ def rank(
     read: Callable[[Sequence[int]], Mapping[str, Sequence[Document]]],
     reader: TermReader,
     limit: int,
+    among: Container[str] | None,
+    role: str | None,
+    last: Callable[[Document], bool],
 ) -> list[Found]:
     """Return the best passages: the best one of each text, what other passages of these texts there are, and
-    last those that say the same as one before them.
+    last those that say the same as one before them, and those of texts that are to come last.
 
     Of passages that answer equally the latest is first, as what was said last is true. When nothing but a
     name is asked for, the latest is first where it stands on its own, then the latest where longer ones begin
@@ -219,13 +233,18 @@ def rank(
     """
     name = lookup.query.bare_name
     ordered: list[_Reading] = []
-    candidates = lookup.candidates()
+    candidates, rows_of = lookup.candidates(), lookup.rows
+    if among is not None:
+        candidates = [row for row in candidates if rows_of.history[rows_of.places[row][0]][0] in among]
     for start in range(0, len(candidates), CANDIDATES):
         if ordered and start >= ROUNDS * CANDIDATES:
             break
         rows = candidates[start : start + CANDIDATES]
         # What scores nothing has a code of what is sought, but nothing more.
-        ordered += [one for one in _read(lookup, rows, read(rows), reader) if one.score > 0]
+        found = _read(lookup, rows, read(rows), reader)
+        ordered += [
+            one for one in found if one.score > 0 and (role is None or one.found.document.role == role)
+        ]
         if name is None:
             is_enough = len(ordered) >= limit
         else:
@@ -235,22 +254,29 @@ def rank(
     ordered.sort(key=lambda one: one.standing, reverse=True)
     if name is not None:
         ordered[1:] = sorted(ordered[1:], key=lambda one: (one.closeness, one.is_given), reverse=True)
-    return _spread([one.found for one in ordered])[:limit]
+    return _spread(ordered, last)[:limit]
 
 
-def _spread(ordered: Sequence[Found]) -> list[Found]:
-    """Return the first passage of each text, then their others, last those that say what one before says."""
+def _spread(ordered: Sequence[_Reading], last: Callable[[Document], bool]) -> list[Found]:
+    """Return the first passage of each text, then their others, then those whose line that answers stands in
+    one before, and those of texts that are to come last.
+    """
     seen: set[tuple[str, int]] = set()
     said: set[str] = set()
     firsts: list[Found] = []
     others: list[Found] = []
     repeats: list[Found] = []
-    for found in ordered:
+    behind: list[Found] = []
+    for one in ordered:
+        found, answer = one.found, one.answer
         text = found.document.key, found.document.part
-        (repeats if found.text in said else others if text in seen else firsts).append(found)
+        if last(found.document):
+            behind.append(found)
+            continue
+        (repeats if answer in said else others if text in seen else firsts).append(found)
         seen.add(text)
-        said.add(found.text)
-    return firsts + others + repeats
+        said.add(answer)
+    return firsts + others + repeats + behind
 
 
 def ends_of(name: str, text: str) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _MAX_NUMBER = 10**12 - 1
@@ -66,6 +66,16 @@ class Arguments:
         if number is None or number < least:
             raise FinalAnswer(f"{name} must be a whole number from {least} up, got {show_value(value)}.")
         return min(number, _MAX_NUMBER)
+
+    def one_of(self, name: str, values: Sequence[str]) -> str | None:
+        """Return one of some words, None when absent; models also write "User"."""
+        value = self.get(name)
+        said = value.strip().lower() if isinstance(value, str) else value
+        if said is None or said == "":
+            return None
+        if said not in values:
+            raise FinalAnswer(f"{name} must be one of {', '.join(values)}, got {show_value(value)}.")
+        return str(said)
 
     def flag(self, name: str) -> bool:
         """Return a boolean, False when absent; models also write "true"."""

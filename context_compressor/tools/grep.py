@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from context_compressor.offload.pages import FoundLine, FoundSection, closing_found, found_page
+from context_compressor.offload.pages import FoundLine, FoundSection, ago_of, closing_found, found_page
 from context_compressor.offload.previews.making import largest_fitting
 from context_compressor.tokens.counter import TokenCounter
 
@@ -22,6 +22,7 @@ MAX_REPEATS = 100_000
 """Product of the `{n}` in a pattern. `regex` unrolls nested ones when it compiles, which no timeout stops:
 `((x{500}){500}){500}` takes gigabytes, 100,000 takes 0.1 s."""
 
+_ANYTHING_BEFORE = re.compile(r"\A\^?\.\*\??(?![*+?{])")
 _REPEAT = re.compile(r"\{\s*(\d+)")
 _RECURSION = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
 _BEYOND_ASCII = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?P?<\w+>|([^\x00-\x7f])", re.DOTALL)
@@ -54,6 +55,8 @@ def compile_pattern(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
     if _RECURSION.search(pattern):
         # Measured: such a pattern takes a gigabyte of memory per second before the timeout ends it.
         raise PatternError("Patterns that call themselves are not supported; write it without recursion.")
+    # What may stand before is no part of the place that is to be shown.
+    pattern = _ANYTHING_BEFORE.sub("", pattern) or pattern
     try:
         return regex.compile(pattern, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
     except (regex.error, RecursionError, MemoryError, OverflowError, ValueError) as error:
@@ -121,10 +124,14 @@ _Pick = tuple[TextMatches, Match, int]
 """A match to show, with its text and how many lines read the same."""
 
 
-def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float) -> TextMatches:
+def search_text(
+    text: str, ref: str, pattern: regex.Pattern[str], seconds: float, left_out: Sequence[tuple[int, int]] = ()
+) -> TextMatches:
     """Find matches in `text`, for at most `seconds`: one per line, more in a line too long to show whole.
 
     Searches the whole text and counts line feeds between matches: a line without a match costs no step.
+
+    `left_out`: where in it no match may begin.
     """
     matches: list[Match] = []
     if "\\u" in text:
@@ -139,6 +146,9 @@ def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float
             match = pattern.search(text, position, timeout=left, concurrent=True)
             if match is None:
                 break
+            if beyond := next((end for begin, end in left_out if begin <= match.start() < end), None):
+                position, line_start = beyond, text.rfind("\n", 0, beyond) + 1
+                continue
             line_start = text.rfind("\n", position, match.start()) + 1 or line_start
             if end < line_start:
                 number += text.count("\n", start, line_start)
@@ -168,6 +178,8 @@ def search_page(
     context: int = 0,
     stopped_seconds: int = 0,
     unreadable: int = 0,
+    ages: Mapping[str, tuple[int, int]] | None = None,
+    of_all: bool = False,
 ) -> str:
     """Return one page of what was found (at least one match), or a sentence when not even one fits.
 
@@ -178,6 +190,8 @@ def search_page(
 
     `first_max_tokens`: what it may cost where `max_tokens` holds not even one match; 0 for no more.
     `context`: lines to show before and after each match.
+    `of_all`: whether all texts were searched.
+    `ages`: how many messages ago the newest and the oldest were of which a text is, by ref.
     """
     matches = sum(len(text.matches) for text in found)
     picks = [(text, match, 1) for text in found for match in reversed(text.matches)]
@@ -194,10 +208,13 @@ def search_page(
                 found_lines = _blocks(shown, lines[ref], around, width)
             else:
                 found_lines = [_cut_match(text, match, width, repeats) for text, match, repeats in shown]
-            sections.append(FoundSection(ref, totals[ref], len(shown[0][0].matches), found_lines))
+            ago = ago_of(*ages[ref]) if ages and ref in ages else ""
+            sections.append(FoundSection(ref, totals[ref], len(shown[0][0].matches), found_lines, ago))
         covered = sum(repeats for _, _, repeats in picks[:count])
         less = around if around < context else None
-        return found_page(sections, closing_found(covered, matches, stopped_seconds, unreadable, less))
+        return found_page(
+            sections, closing_found(covered, matches, stopped_seconds, unreadable, less, of_all=of_all)
+        )
 
     def page_tokens(around: int, width: int, count: int) -> int:
         return counter.count_text(page(around, width, count))

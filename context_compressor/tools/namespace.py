@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from context_compressor.errors import OffloadError
+from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.messages.media import is_data_url
 from context_compressor.offload.files import FileOffloadStore, TextFiles
 from context_compressor.offload.folders import FILE_NAME, disk_error, refuse_link
+from context_compressor.offload.guide import SpeakerRole
 from context_compressor.offload.store import REF_PREFIX
 from context_compressor.search.hits import Document, Found, Hit
 from context_compressor.tokens.counter import TokenCounter
@@ -64,12 +65,19 @@ class NamespaceTexts:
         """
         return await self._store.read(ref)
 
-    async def search_history(self, query: str, limit: int = 5) -> Sequence[Hit]:
+    async def search_history(
+        self, query: str, limit: int = 5, role: SpeakerRole | None = None
+    ) -> Sequence[Hit]:
         """Return at most `limit` passages of all texts that answer a query, best first.
 
         Raises:
+            InvalidArgumentError: a role: nobody here knows who said what.
             OffloadError: the directory cannot be listed, or this Python's SQLite has no full-text search.
         """
+        if role is not None:
+            raise InvalidArgumentError(
+                f"role ({role!r}): these texts do not tell who said what; leave it out"
+            )
         return await asyncio.to_thread(self._search, query, limit)
 
     def _search(self, query: str, limit: int) -> list[Hit]:

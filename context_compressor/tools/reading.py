@@ -41,10 +41,11 @@ def read_page(
         """Show `count` whole lines, and so many characters of the next."""
         number = offset + count
         if not characters:
-            closing = closing_more(number) if number <= total else END
+            tokens = None if count == limit else max_tokens
+            closing = closing_more(number, tokens=tokens) if number <= total else END
             return lines_page(ref, wanted[:count], offset, total, closing, from_column=column)
         end = (column if count == 0 else 1) + characters - 1
-        closing = closing_more(number, end + 1, lengths[count])
+        closing = closing_more(number, end + 1, lengths[count], max_tokens)
         lines = [*wanted[:count], wanted[count][:characters]]
         return lines_page(ref, lines, offset, total, closing, from_column=column, to_column=end)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeGuard
 
 from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
 from context_compressor.events import CompressionEvent
-from context_compressor.messages.msg import Msg
-from context_compressor.offload.guide import GREP_TOOL, SEARCH_TOOL
+from context_compressor.messages.msg import Block, Msg
+from context_compressor.offload.guide import GREP_TOOL, SEARCH_TOOL, SpeakerRole
 from context_compressor.offload.previews.making import largest_fitting
 from context_compressor.offload.store import REF_PREFIX
 from context_compressor.search.hits import Hit
@@ -55,14 +55,31 @@ class OffloadSource(Protocol):
 
 
 class HistorySource(OffloadSource, Protocol):
-    """What `search_history` and `compress_context` need of a memory, each one of these."""
+    """What `search_history` and `compress_context` need of a memory, each one of these; and what makes the
+    answers of the others better.
+    """
 
-    async def search_history(self, query: str, limit: int = ...) -> Sequence[Hit]:
-        """Return at most `limit` passages of the whole history that answer a query, best first.
+    async def search_history(
+        self, query: str, limit: int = ..., role: SpeakerRole | None = ...
+    ) -> Sequence[Hit]:
+        """Return at most `limit` passages of the whole history that answer a query, best first; those that
+        one role said, if it is named.
 
         Raises:
             ContextCompressorError: it could not be searched.
         """
+        ...
+
+    async def ages_of_refs(self) -> Mapping[str, tuple[int, int]]:
+        """Return how many messages ago the newest and the oldest were that each text is of, by ref."""
+        ...
+
+    def own_words_in(self, ref: str, text: str) -> Sequence[tuple[int, int]]:
+        """Return where in the text under a ref the memory's own words stand, first and behind the last."""
+        ...
+
+    async def find_media(self, name: str) -> Block | None:
+        """Return the newest block of the history with media of this URL or file id; None: there is none."""
         ...
 
     async def compress_now(self, keep: str | None = ...) -> CompressionEvent | None:

@@ -16,7 +16,14 @@ from context_compressor.errors import (
 from context_compressor.events import NoteFate
 from context_compressor.memory.loops import Face
 from context_compressor.messages.forms import FORMS
-from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of, source_of
+from context_compressor.messages.media import (
+    encoded_media,
+    is_data_url,
+    kind_of_media,
+    media_type_of,
+    source_of,
+    url_of,
+)
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.speech import loaded_note
 from context_compressor.messages.text import sendable
@@ -25,6 +32,7 @@ from context_compressor.offload.guide import (
     GREP_TOOL,
     LOAD_TOOL,
     READ_TOOL,
+    ROLES,
     SCHEMAS,
     SEARCH_TOOL,
 )
@@ -198,10 +206,10 @@ class OffloadTools:
         if name != LOAD_TOOL:
             return None
         try:
-            ref, url = await self._find_media(Arguments(name, as_arguments(arguments)))
+            shown, block = await self._find_media(Arguments(name, as_arguments(arguments)))
         except FinalAnswer:
             return None
-        return self._message(loaded_note(ref, LOAD_TOOL), url)
+        return self._message(loaded_note(shown, LOAD_TOOL), block)
 
     # What each tool answers; FinalAnswer and PatternError say what is wrong.
 
@@ -234,7 +242,8 @@ class OffloadTools:
         # The only text, asked for by name, cannot be read: that is the answer.
         found, was_stopped = await self._matches(refs, pattern, unreadable if named is None else None)
         if not found:
-            return _nothing_found(given, refs, unreadable, was_stopped)
+            return _nothing_found(given, refs, unreadable, was_stopped, named is None)
+        ages = await self._memory.ages_of_refs() if can(self._memory, "ages_of_refs") else {}
         return await asyncio.to_thread(
             search_page,
             found,
@@ -245,6 +254,8 @@ class OffloadTools:
             context=context,
             stopped_seconds=ceil(SEARCH_SECONDS) if was_stopped else 0,
             unreadable=len(unreadable),
+            ages=ages,
+            of_all=named is None,
         )
 
     async def _matches(
@@ -267,7 +278,8 @@ class OffloadTools:
                 continue
             if is_data_url(text):
                 continue
-            searched = await asyncio.to_thread(search_text, text, ref, pattern, seconds_left)
+            left_out = [] if unreadable is None else self._own_words(ref, text)
+            searched = await asyncio.to_thread(search_text, text, ref, pattern, seconds_left, left_out)
             if searched.matches:
                 texts.append(searched)
             if searched.timed_out:
@@ -275,48 +287,68 @@ class OffloadTools:
             seconds_left -= searched.seconds
         return texts, False
 
-    async def _load(self, arguments: Arguments) -> str:
-        ref, url = await self._find_media(arguments)
-        return f"{ref} ({media_type_of(url) or kind_of_media(url)}) follows as a message of the user."
+    def _own_words(self, ref: str, text: str) -> Sequence[tuple[int, int]]:
+        """Return where in a text a memory's own words stand, which only repeat what other texts say."""
+        return self._memory.own_words_in(ref, text) if can(self._memory, "own_words_in") else []
 
-    async def _find_media(self, arguments: Arguments) -> tuple[str, str]:
-        """Return the ref of media that can be shown, and their `data:` URL."""
+    async def _load(self, arguments: Arguments) -> str:
+        name, block = await self._find_media(arguments)
+        media = encoded_media(block)
+        kind = block["type"] if media is None else media_type_of(media.url) or media.kind
+        return f"{name} ({kind}) follows as a message of the user."
+
+    async def _find_media(self, arguments: Arguments) -> tuple[str, Block]:
+        """Return the ref of media that can be shown, or what else names them, and a block that shows them."""
         arguments.check("ref")
-        ref = await find_ref(self._memory, arguments.required("ref"))
-        url = await text_of(self._memory, ref)
-        if not is_data_url(url):
-            raise FinalAnswer(f"{ref} is a text: read it with {READ_TOOL}.")
-        shown = Msg("user", [_media_block(url)], "user", timestamp="", id="")
+        given = arguments.required("ref")
+        block = None
+        if isinstance(given, str) and can(self._memory, "find_media"):
+            block = await self._memory.find_media(name := given.strip())
+        if block is None:
+            name = await find_ref(self._memory, given)
+            url = await text_of(self._memory, name)
+            if not is_data_url(url):
+                raise FinalAnswer(f"{name} is a text: read it with {READ_TOOL}.")
+            block = _media_block(url)
+        shown = Msg("user", [block], "user", timestamp="", id="")
         # Megabytes are read through, to be sure that they are media.
         tokens = await asyncio.to_thread(self._memory.counter.count_messages, [shown])
         if tokens > (allowed := self._allowance.standing_tokens):
             raise FinalAnswer(
-                f"{ref} cannot be shown: it takes {tokens} tokens, and {allowed} are allowed. Do not retry."
+                f"{name} cannot be shown: it takes {tokens} tokens, and {allowed} are allowed. Do not retry."
             )
-        return ref, url
+        return name, block
 
     def _part(self, url: str) -> dict[str, Any]:
-        part: dict[str, Any] = self._message("", url)["content"][-1]
+        part: dict[str, Any] = self._message("", _media_block(url))["content"][-1]
         return part
 
-    def _message(self, note: str, url: str) -> dict[str, Any]:
-        if self._wire == "dashscope":
-            return {"role": "user", "content": [{"text": note}, {kind_of_media(url): url}]}
-        msg = Msg("user", [{"type": "text", "text": note}, _media_block(url)], "user")
+    def _message(self, note: str, block: Block) -> dict[str, Any]:
+        media = encoded_media(block)
+        url = url_of(block.get("source") or {}) if media is None else media.url
+        if self._wire == "dashscope" and url:
+            kind = block["type"] if media is None else media.kind
+            return {"role": "user", "content": [{"text": note}, {kind: url}]}
+        msg = Msg("user", [{"type": "text", "text": note}, copy_json(block)], "user")
         message: dict[str, Any] = FORMS.get(self._wire, FORMS["chat"]).write([msg])[0]
         return message
 
     async def _search(self, arguments: Arguments) -> str:
         assert can(self._memory, "search_history")
-        arguments.check("query", "limit")
+        arguments.check("query", "limit", "role")
         query = arguments.text("query")
         limit = arguments.integer("limit")
+        role = arguments.one_of("role", ROLES)
+        most = min(limit or _DEFAULT_HITS, MAX_HITS)
+        # A memory of somebody else's may not know of roles.
+        said_by: dict[str, Any] = {} if role is None else {"role": role}
         try:
-            hits = await self._memory.search_history(query, limit=min(limit or _DEFAULT_HITS, MAX_HITS))
+            hits = await self._memory.search_history(query, limit=most, **said_by)
         except ContextCompressorError as error:
             return f"Not searched: {error}"
         if not hits:
-            return f"Nothing in this conversation answers {show_value(query)}; try other words."
+            where = "in this conversation" if role is None else f"that the role {role} said"
+            return f"Nothing {where} answers {show_value(query)}; try other words."
         room = self._allowance.room() if limit else min(self._allowance.room(), SEARCH_TOKENS)
         return await asyncio.to_thread(hits_page, hits, query, self._memory.counter, room)
 
@@ -344,7 +376,9 @@ _HANDLERS: dict[str, Callable[[OffloadTools, Arguments], Awaitable[str]]] = {
 }
 
 
-def _nothing_found(pattern: str, refs: Sequence[str], unreadable: Sequence[str], was_stopped: bool) -> str:
+def _nothing_found(
+    pattern: str, refs: Sequence[str], unreadable: Sequence[str], was_stopped: bool, of_all: bool
+) -> str:
     if was_stopped:
         return (
             f"The search for {show_value(pattern)} was stopped after {SEARCH_SECONDS:g} s, nothing found. "
@@ -354,6 +388,8 @@ def _nothing_found(pattern: str, refs: Sequence[str], unreadable: Sequence[str],
         return "Nothing has left this conversation yet, so there is nothing to search."
     where = refs[0] if len(refs) == 1 else f"any of {len(refs)} stored texts"
     answer = f"No line matches {show_value(pattern)} in {where}."
+    if of_all:
+        answer += " What stands in view was not searched."
     if unreadable:
         answer += f" {len(unreadable)} could not be read: {', '.join(unreadable[:NEWEST_NAMED])}."
     return answer

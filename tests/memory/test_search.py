@@ -411,7 +411,7 @@ def test_an_empty_memory_says_so() -> None:
 
 
 async def test_without_full_text_search_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("no such module: fts5")
 
     monkeypatch.setattr("context_compressor.search.index.SearchIndex.search", fail)

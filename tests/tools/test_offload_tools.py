@@ -129,7 +129,7 @@ class TestSchemas:
         assert not names_tools(f"[Offloaded.]\n{GUIDE}")
 
     def test_they_are_cheap(self) -> None:
-        assert COUNTER.count_text(json.dumps(OffloadTools(Source()).schemas)) < 550
+        assert COUNTER.count_text(json.dumps(OffloadTools(Source()).schemas)) < 575
 
 
 class TestRead:
@@ -138,7 +138,8 @@ class TestRead:
         first = await read(source, ref=ref_of(LOG))
         assert first.startswith(f"[{ref_of(LOG)} lines 1-")
         assert is_page_of(first, source)
-        offset = int(re.findall(r"\[more: read_offloaded\(ref, offset=(\d+)\)\]", first)[0])
+        more = r"\[more: page full at \d+ tokens; read_offloaded\(ref, offset=(\d+)\)\]"
+        offset = int(re.findall(more, first)[0])
         second = await read(source, ref=ref_of(LOG), offset=offset)
         assert second.startswith(f"[{ref_of(LOG)} lines {offset}-")
         assert is_page_of(second, source)
@@ -150,7 +151,7 @@ class TestRead:
         assert page.split("\n") == [
             f"[{ref} lines 2-2 of 3, from column 6]",
             "gamma.",
-            "[more: read_offloaded(ref, offset=3)]",
+            "[more: limit reached; read_offloaded(ref, offset=3)]",
         ]
         assert is_page_of(page, source)
 
@@ -351,7 +352,7 @@ class TestGrep:
             "1| alpha",
             f"[{ref_of(PROSE)} matches: 2, lines: 3]",
             "3 x2| Alpha.",
-            "[end]",
+            "[end; what stands in view was not searched]",
         ]
         assert is_page_of(answer, source)
 
@@ -382,7 +383,11 @@ class TestGrep:
     async def test_lines_begin_and_end_where_the_pattern_says(self) -> None:
         source = Source("x = 1\ny = 12\nxy = 1")
         answer = await grep(source, pattern="^x.* = 1$")
-        assert answer.split("\n")[1:] == ["3| xy = 1", "1| x = 1", "[end]"]
+        assert answer.split("\n")[1:] == [
+            "3| xy = 1",
+            "1| x = 1",
+            "[end; what stands in view was not searched]",
+        ]
 
     async def test_context(self) -> None:
         source = Source(PROSE)
@@ -400,12 +405,14 @@ class TestGrep:
         numbered = list(enumerate(text.split("\n"), 1))[599 - context : 600 + context]
         assert answer.split("\n")[1:] == [
             *(f"{number}{'|' if number == 600 else '-'} {line}" for number, line in numbered),
-            "[end]",
+            "[end; what stands in view was not searched]",
         ]
         assert is_page_of(answer, source)
 
     async def test_no_match_says_where_it_looked(self) -> None:
-        assert await grep(Source(PROSE), pattern="zeta") == f'No line matches "zeta" in {ref_of(PROSE)}.'
+        assert await grep(Source(PROSE), pattern="zeta") == (
+            f'No line matches "zeta" in {ref_of(PROSE)}. What stands in view was not searched.'
+        )
         assert "any of 2 stored texts" in await grep(Source(PROSE, LOG), pattern="zeta")
         assert "nothing to search" in await grep(Source(), pattern="zeta")
 
@@ -423,7 +430,7 @@ class TestGrep:
         source = Source(LOG, PROSE)
         source.failing[ref_of(LOG)] = OffloadCorruptError("damaged")
         answer = await grep(source, pattern="Alpha")
-        assert answer.endswith("[end; texts that could not be read: 1]")
+        assert answer.endswith("[end; what stands in view was not searched; texts that could not be read: 1]")
         assert is_page_of(answer, source)
         assert f"1 could not be read: {ref_of(LOG)}" in await grep(source, pattern="zeta")
         assert "damaged" in await grep(source, pattern="job", ref=ref_of(LOG))
@@ -439,9 +446,9 @@ class TestGrep:
         allowed: list[float] = []
         real = tools.search_text
 
-        def spy(text: str, ref: str, pattern: Any, seconds: float) -> Any:
+        def spy(text: str, ref: str, pattern: Any, seconds: float, *more: Any) -> Any:
             allowed.append(seconds)
-            return real(text, ref, pattern, seconds)
+            return real(text, ref, pattern, seconds, *more)
 
         monkeypatch.setattr(tools, "search_text", spy)
         await grep(Source("a", "b", "c"), pattern="x")

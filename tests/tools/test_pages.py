@@ -45,7 +45,7 @@ LINES = st.lists(
 class TestLinesPage:
     def test_its_form(self) -> None:
         page = lines_page(A, ["two", ""], 2, 5, closing_more(4))
-        assert page == f"[{A} lines 2-3 of 5]\ntwo\n\n[more: read_offloaded(ref, offset=4)]"
+        assert page == f"[{A} lines 2-3 of 5]\ntwo\n\n[more: limit reached; read_offloaded(ref, offset=4)]"
         assert parse_page(page) == [PageSpan(A, 2, 3)]
         assert page_matches(page, {A: SOURCE})
 
@@ -54,7 +54,7 @@ class TestLinesPage:
         assert page.split("\n") == [
             f"[{A} lines 4-4 of 5, from column 2, to column 3]",
             "ou",
-            "[more: read_offloaded(ref, offset=4, column=4); line 4 has 15 characters]",
+            "[more: limit reached; read_offloaded(ref, offset=4, column=4); line 4 has 15 characters]",
         ]
         assert parse_page(page) == [PageSpan(A, 4, 4, 2, 3)]
         assert page_matches(page, {A: SOURCE})

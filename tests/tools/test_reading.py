@@ -18,7 +18,7 @@ COUNTERS = {
     "word": WordCounter(),
     "byte": ByteCounter(),
 }
-MORE = re.compile(r"\[more: read_offloaded\(ref, offset=(\d+)(?:, column=(\d+))?\)")
+MORE = re.compile(r"\[more: [\w ]+; read_offloaded\(ref, offset=(\d+)(?:, column=(\d+))?\)")
 TEXTS = st.lists(
     st.sampled_from(
         ["", "x", "def f(x): return x", "中文一行", "[end]", "a" * 3000, "word " * 700, "\ud800"]
@@ -95,7 +95,7 @@ def test_a_short_line_before_an_enormous_one_does_not_leave_the_page_empty() -> 
 def test_limit_ends_the_page_early() -> None:
     text = "\n".join(map(str, range(1, 101)))
     page = read_page(text, ref_of(text), COUNTERS["qwen"], max_tokens=1000, offset=10, limit=3)
-    assert page.split("\n")[1:] == ["10", "11", "12", "[more: read_offloaded(ref, offset=13)]"]
+    assert page.split("\n")[1:] == ["10", "11", "12", "[more: limit reached; read_offloaded(ref, offset=13)]"]
     last = read_page(text, ref_of(text), COUNTERS["qwen"], max_tokens=1000, offset=99, limit=10**12)
     assert last.split("\n")[1:] == ["99", "100", "[end]"]
 

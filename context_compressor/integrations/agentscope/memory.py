@@ -359,6 +359,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     read_ref = _of_compressed(CompressedMemory.read_ref)
     search_history = _of_compressed(CompressedMemory.search_history)
     standing_page_tokens = _of_compressed(CompressedMemory.standing_page_tokens)
+    ages_of_refs = _of_compressed(CompressedMemory.ages_of_refs)
+    own_words_in = _of_compressed(CompressedMemory.own_words_in)
+    find_media = _of_compressed(CompressedMemory.find_media)
 
 
 def _as_sent(msg: Msg) -> AgentScopeMsg:
