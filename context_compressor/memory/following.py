@@ -77,6 +77,7 @@ class HistoryFollower(ViewMaker):
         self.gone: set[str] | None = None
         self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
         self._recorded = NOTHING
+        self._unrecorded: list[Record] = []  # what the history refused, and holds here until it takes it
         self._has_to_read = False
         self._names_tools = False
         self.state = self._empty_state()
@@ -104,6 +105,7 @@ class HistoryFollower(ViewMaker):
         state = self.state
         return not (
             self._has_to_read
+            or self._unrecorded
             or self.edited
             or state.queue
             or not state.is_settled(summary=summary)
@@ -129,7 +131,8 @@ class HistoryFollower(ViewMaker):
     async def is_in_step(self) -> bool:
         """Tell whether the state knows the whole history, and nobody is changing it."""
         head = await self.history.head()
-        return is_same(head.number, self.number) and not self._has_to_read and not self.lock.locked()
+        is_told = not self._has_to_read and not self._unrecorded
+        return is_told and is_same(head.number, self.number) and not self.lock.locked()
 
     # Reading
 
@@ -168,6 +171,8 @@ class HistoryFollower(ViewMaker):
         # What came behind that head is for the next time.
         entries = [e for e in await self.history.read(after=self.number) if e.changed <= head.number]
         written = [e for e in await self.history.ledger(after=self.number) if e.number <= head.number]
+        if written and self._unrecorded:
+            return False
         added = [(entry, entry.msg) for entry in entries if entry.msg is not None]
         edits = appended_edits(state, written, (entry.key for entry in entries), self._recorded)
         is_growth = (
@@ -219,7 +224,7 @@ class HistoryFollower(ViewMaker):
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
         is_light = loaded is None and outlines_of(self.history) is not None
         reading = None if is_light else await read_all(self.history, head)
-        is_told_anew = loaded is not None or self._is_another
+        is_told_anew = loaded is not None or self._is_another or bool(self._unrecorded)
         edits = await self.history.ledger(after=0 if is_told_anew else self.number)
         if edits and self.number and not is_told_anew:
             edits = await self.history.ledger()
@@ -227,7 +232,8 @@ class HistoryFollower(ViewMaker):
         learnt = next((entry.learnt for entry in reversed(edits) if entry.learnt), unrecorded)
         if state is not self.state:
             return False
-        if (edits or self._is_another) and loaded is None:
+        if (edits or is_told_anew) and loaded is None:
+            self._unrecorded = []
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
         self._recorded = learnt
         making = self._make_lightly(head, edits) if reading is None else self._make(reading)
@@ -288,16 +294,18 @@ class HistoryFollower(ViewMaker):
             look: as `catch_up`.
         """
         await self.catch_up(events, look=look)
-        while not await self._settle(summary):
+        while not await self._settle(summary, events):
             await self.catch_up(events)
 
-    async def _settle(self, summary: bool) -> bool:
+    async def _settle(self, summary: bool, events: list[CompressionEvent]) -> bool:
         """Decide and record; tell whether that is done: not where others wrote meanwhile."""
         state, place = self.state, self.state.shown.summary_place
         try:
             state.settle(summary=summary)
             learnt = self._learnt()
-            return learnt == self._recorded or await self._write([Record((), learnt)], at=self.number)
+            if learnt == self._recorded and not self._unrecorded:
+                return True
+            return await self._write([Record((), learnt)], at=self.number, events=events)
         except BaseException as error:
             # Nobody has seen it: what others wrote may lead to something else.
             state.ledger.decisions = Decisions.from_dict(self._recorded["decisions"])
@@ -336,10 +344,36 @@ class HistoryFollower(ViewMaker):
         known = self.state.known
         known.marks[mark] = {message_id(entry.key) for entry in await self.history.read(mark=mark)}
 
-    async def _write(self, changes: Sequence[Change], *, at: int | None = None) -> bool:
-        """Write, and tell whether the state is to follow: not where others wrote, or another was loaded."""
-        state = self.state
-        number = await self.history.write(changes, at=at)
+    async def _write(
+        self,
+        changes: Sequence[Change],
+        *,
+        at: int | None = None,
+        events: list[CompressionEvent] | None = None,
+    ) -> bool:
+        """Write, and tell whether the state is to follow: not where others wrote, or another was loaded.
+
+        Args:
+            changes: what to write.
+            at: the number that the head must have.
+            events: for edits without which no view fits: where the history takes none, as one that is full,
+                they hold here, and are written with the next. Receives what that led to.
+        """
+        state, before = self.state, [] if at is None else self._unrecorded
+        try:
+            number = await self.history.write([*before, *changes], at=at)
+        except Exception as error:
+            is_ours = isinstance(error, ConflictError) or state is not self.state
+            if events is None or is_ours or self._config.on_failure == "raise":
+                raise
+            if not self._unrecorded:
+                self._note_refused(error, events)
+            records = [one for one in changes if isinstance(one, Record)]
+            self._unrecorded += [one for one in records if one.edits or one.learnt != self._recorded]
+            self._note_recorded(records)
+            return True
+        if at is not None:
+            self._unrecorded = []
         if state is not self.state or number != self.number + 1 or not continues(number, self.number):
             return False
         self._note_recorded(changes)
@@ -360,6 +394,19 @@ class HistoryFollower(ViewMaker):
                 tokens_before=before,
                 tokens_after=self.state.tokens,
                 message_ids=tuple(dict.fromkeys(ids)),
+            )
+        )
+
+    def _note_refused(self, error: Exception, events: list[CompressionEvent]) -> None:
+        tokens, told = self.state.tokens, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        logger.warning("the history takes no edits, they are written when it does: %s", told)
+        events.append(
+            CompressionEvent(
+                kind="failure",
+                reason="edits not recorded",
+                tokens_before=tokens,
+                tokens_after=tokens,
+                error=told,
             )
         )
 
@@ -397,6 +444,7 @@ class HistoryFollower(ViewMaker):
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
         """Take a loaded state; the next `catch_up` reads the history and rebuilds the view."""
         self.branches.drop()
+        self._unrecorded = []
         state.names_tools = self._names_tools
         self.state = state
         self._loaded_tokens = loaded_tokens

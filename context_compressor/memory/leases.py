@@ -100,8 +100,13 @@ class EventLease:
             return True
         if self.is_held and not self._is_left():
             return True
-        if not await self._claim(self._leases):
-            return False
+        try:
+            if not await self._claim(self._leases):
+                return False
+        except Exception as error:  # a database that is full takes no claim of anybody's
+            logger.warning("no lease can be asked for, this process goes on without: %r", error)
+            self._held_by, self._until = self._holder, time.monotonic() + LEASE_SECONDS / _RENEWALS
+            return True
         if self._is_left():
             self._renewal = asyncio.create_task(self._renew(self._leases), name="renew a lease")
         return True
@@ -150,7 +155,12 @@ class EventLease:
         if self._leases is None:
             return
         name = f"{self._name} {what}"
-        if await self._ask(self._leases, name, _BEGUN_SECONDS):
+        try:
+            is_first = await self._ask(self._leases, name, _BEGUN_SECONDS)
+        except Exception as error:
+            logger.warning("it is not noted that an event was begun: %r", error)
+            return
+        if is_first:
             self._begun.add(name)
         else:
             logger.warning("an event is made which another process began and never ended")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -32,6 +33,8 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.counter import MessageTokens
 from context_compressor.tokens.off_loop import measure_all_off_loop
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -322,7 +325,8 @@ class Tracker(HistoryFollower):
                 return None
             before = state.tokens
             learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
-            if done.edits and not await self._write([Record(done.edits, learnt)], at=self.number):
+            record = Record(done.edits, learnt)
+            if done.edits and not await self._write([record], at=self.number, events=events):
                 return None
             state.commit(done, fresh)
             return before
@@ -345,8 +349,9 @@ class Tracker(HistoryFollower):
                 if bare and not self._has_to_read and await self._write([Record(bare)], at=self.number):
                     for segment in bare:
                         ledger.replace(segment)
-            except ConflictError:
-                pass  # the next event tries again
+            except Exception as error:  # the next event tries again
+                if not isinstance(error, ConflictError):
+                    logger.warning("words of merged segments stay in the history: %r", error)
 
     async def note_handed_over(self, segment: SegmentEdit, events: list[CompressionEvent]) -> None:
         """Note that a long-term memory has taken what a segment covers, if it is still there."""

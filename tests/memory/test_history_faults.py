@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from context_compressor import (
     CompressedMemory,
+    CompressionEvent,
     InMemoryMemory,
     InMemoryOffloadStore,
     Summary,
@@ -19,7 +20,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.compression.edits import name_of
-from context_compressor.memory.history import History, ListHistory
+from context_compressor.memory.history import Change, History, ListHistory
 from context_compressor.memory.wrapped import MemoryHistory
 from tests.memory.on_disk import SQLiteHistory
 from tests.memory.scripted import (
@@ -163,3 +164,62 @@ async def test_what_was_pinned_returns_to_the_view_where_a_later_call_failed(num
     is_pinned = bool(await history.read(mark="pinned"))
     assert (added[4].id in [msg.id for msg in await memory.get_memory()]) == is_pinned
     await check(memory, history)
+
+
+class Full(ListHistory):
+    """A history that is full, or can be read only, for a while; so it gives no leases, either."""
+
+    is_full = False
+
+    async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
+        if self.is_full:
+            raise OSError("no space left")
+        return await super().write(changes, at=at)
+
+    async def claim(self, name: str, holder: str, seconds: float) -> bool:
+        if self.is_full:
+            raise OSError("no space left")
+        return True
+
+
+class Remote(Short):
+    """One that is paid for."""
+
+    remote = True
+    asked = 0
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        self.asked += 1
+        return await super().summarize(request)
+
+
+@pytest.mark.parametrize("others_write", [False, True])
+async def test_a_history_that_takes_no_edits_costs_no_view(others_write: bool) -> None:
+    """They hold in this process, are told of once, and are written as soon as it takes them."""
+    history, store, model, events = Full(), InMemoryOffloadStore(), Remote(), list[CompressionEvent]()
+    fields = config(background_ratio=None)
+    memory = CompressedMemory(history, fields, store, model, COUNTER, on_event=events.append)
+    await memory.add(from_openai([system("be brief"), *turns(8)]))
+    history.is_full = True
+    view = await good_view(memory)
+    assert [event.error for event in events if event.kind == "failure"] == ["OSError: no space left"]
+    assert await good_view(memory) == view
+    with pytest.raises(OSError, match="no space left"):
+        await memory.add(from_openai([user("more")]))
+    assert await good_view(memory) == view
+    assert (model.asked, await history.ledger()) == (1, [])
+    strict = CompressedMemory(
+        history, config(background_ratio=None, on_failure="raise"), store, model, COUNTER
+    )
+    with pytest.raises(OSError, match="no space left"):
+        await strict.get_memory()
+    history.is_full = False
+    other = CompressedMemory(history, fields, store, Short(), COUNTER)
+    if others_write:
+        await good_view(other)
+    view = await good_view(memory)
+    assert await good_view(other) == view
+    assert await good_view(CompressedMemory(history, fields, store, Short(), COUNTER)) == view
+    assert memory._tracker.state.ledger.edits() == {
+        name_of(edit): edit for entry in await history.ledger() for edit in entry.edits
+    }
