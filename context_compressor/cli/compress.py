@@ -309,7 +309,9 @@ def _stand_ins_table(report: SessionReport) -> Table:
 
 
 def _stand_in_row(stand_in: StandIn) -> tuple[str, str, str]:
-    what = {"segment": "summarised", "stub": "offloaded", "placeholder": "no result"}[stand_in.kind]
+    what = {"segment": "summarised", "stub": "offloaded", "placeholder": "no result", "thoughts": "thoughts"}[
+        stand_in.kind
+    ]
     covered = ""
     if stand_in.covers:
         first, last = min(stand_in.covers), max(stand_in.covers)

@@ -17,13 +17,14 @@ from typing import Any
 
 from context_compressor.cli.options import NO, CommandError
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import ContextOverflowError, InvalidMessageError
+from context_compressor.errors import ContextOverflowError, InvalidMessageError, OffloadError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.exchanges import ExchangeBuilder
-from context_compressor.messages.msg import Msg, provenance_of, refs_shown
+from context_compressor.messages.msg import Msg, provenance_of, refs_shown, tool_calls, tool_results
+from context_compressor.messages.repair import is_empty_assistant, with_refusal_as_text
 from context_compressor.messages.text import slug_of
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import KeepingStore
@@ -47,7 +48,7 @@ class StandIn:
     """A message of the view that stands for what left it."""
 
     kind: str
-    """`stub`, `segment` or `placeholder`."""
+    """`stub`, `segment`, `placeholder` or `thoughts`, which nothing stands for."""
     refs: tuple[str, ...]
     covers: tuple[int, ...]
     """Indexes of the messages it stands for."""
@@ -73,7 +74,8 @@ class SessionReport:
     @property
     def refs(self) -> list[str]:
         """The refs stored for it, in the order of storing."""
-        return list(dict.fromkeys(ref for event in self.events for ref in event.refs))
+        alone = [ref for one in self.stand_ins if one.kind == "thoughts" for ref in one.refs]
+        return list(dict.fromkeys([*alone, *(ref for event in self.events for ref in event.refs)]))
 
 
 @dataclass(slots=True)
@@ -117,6 +119,7 @@ class Compressor:
                     await asyncio.sleep(0)  # small messages are counted without a pause; Ctrl-C needs one
                 await memory.add(placeholders)
                 view = await memory.get_memory()
+                alone = await self._store_thoughts(history, namespace)
             except ContextOverflowError as error:
                 reason = str(error).replace("max_total_tokens", "--budget")
                 raise CommandError(f"{session.place()}: {reason}", NO) from None
@@ -127,7 +130,8 @@ class Compressor:
             if failure.startswith("Offload"):  # it is lost; a summary that failed was made by other means
                 raise CommandError(f"--store {self.store}: {failure}")
         if history and not view:
-            raise CommandError(f"{session.place()}: none of its {len(history)} messages can be sent")
+            kinds = "thoughts alone" if alone else "nothing that is said"
+            raise CommandError(f"{session.place()}: none of its {len(history)} messages can be sent: {kinds}")
         written = to_openai(view)
         pairs = {json.dumps(written[place : place + 2]) for place in range(len(written))}
         done = [note for record in logged if _is_done(note := record.getMessage(), session, pairs)]
@@ -135,7 +139,7 @@ class Compressor:
         repairs = grouped_texts((note, note) for note in repairs)
         failed = [f"the summariser failed, rules wrote it instead: {failure}" for failure in failures]
         failed = grouped_texts((note, note) for note in failed)
-        notes = [*failed, *session.notes, *repairs, *_told(placeholders)]
+        notes = [*failed, *session.notes, *_told_of_thoughts(alone), *repairs, *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
@@ -144,11 +148,25 @@ class Compressor:
             messages=len(history),
             view=written,
             stats=memory.stats(),
-            stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
+            stand_ins=(*alone, *(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None)),
             events=tuple(events),
             notes=tuple(f"{prefix}{note}" for note in dict.fromkeys(notes)),
             failures=tuple(failed),
         )
+
+    async def _store_thoughts(self, history: Sequence[Msg], namespace: str) -> list[StandIn]:
+        """Store what was thought in replies of thoughts alone, which cannot be sent; return where it is."""
+        store = FileOffloadStore(self.store, namespace)
+        found = []
+        for index, msg in enumerate(history):
+            thoughts = [block.get("thinking") for block in msg.get_content_blocks("thinking")]
+            text = "\n\n".join(thought for thought in thoughts if isinstance(thought, str))
+            if text.strip() and is_empty_assistant(msg) and with_refusal_as_text(msg) is msg:
+                try:
+                    found.append(StandIn("thoughts", (await store.write(text),), (index,)))
+                except OffloadError as error:
+                    raise CommandError(f"--store {self.store}: {error}") from None
+        return found
 
     def _make_memory(self, namespace: str, events: list[CompressionEvent]) -> CompressedMemory:
         try:
@@ -163,6 +181,12 @@ class Compressor:
             counter=self.counter,
             on_event=events.append,
         )
+
+
+def _told_of_thoughts(alone: Sequence[StandIn]) -> list[str]:
+    if not alone:
+        return []
+    return [f"left out: replies of thoughts alone ({len(alone)}), which no provider takes; they are stored"]
 
 
 def _told(placeholders: Sequence[Msg]) -> list[str]:
@@ -216,7 +240,19 @@ def _missing_results(history: Sequence[Msg]) -> list[Msg]:
     for msg in history:
         builder.feed(msg.id, msg)
     builder.settle()
-    return [message.msg for exchange in builder.flush() for message in exchange if message.placeholder]
+    made = []
+    originals = {msg.id: tool_calls(msg) for msg in history}
+    for exchange in builder.flush():
+        renamed: dict[str, str] = {}
+        for message in exchange:
+            if message.placeholder:
+                (result,) = tool_results(message.msg)
+                result["id"] = renamed.get(result["id"], result["id"])
+                made.append(message.msg)
+            else:
+                calls = zip(tool_calls(message.msg), originals[message.key], strict=False)
+                renamed |= {call["id"]: original["id"] for call, original in calls}
+    return made
 
 
 def _is_done(note: str, session: Session, written: set[str]) -> bool:

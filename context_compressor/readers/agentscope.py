@@ -131,7 +131,7 @@ def _read_memory(
     elif summary:
         transcript.say("user", to_parts(summary), entries[0][0] if entries else 1)
     for index, (line, entry) in enumerate(entries):
-        with document.rejecting(line, f"content[{index}]: "), transcript.expecting():
+        with document.reading(transcript, line, f"content[{index}]: "):
             _add(transcript, entry, line)
     return to_session(document, FORMAT, transcript, name or None, held_at)
 

@@ -220,14 +220,11 @@ def _read_conversation(
         if index in rewound:
             transcript.leave_out("rewound records")
             continue
-        try:
-            with transcript.expecting():
-                if record.role == "assistant":
-                    blocks.add_assistant(transcript, record.content, record.line, record.message_id)
-                else:
-                    blocks.add_user(transcript, record.content, record.line)
-        except UnreadableError as error:
-            document.retract(error, record.line)
+        with document.reading(transcript, record.line):
+            if record.role == "assistant":
+                blocks.add_assistant(transcript, record.content, record.line, record.message_id)
+            else:
+                blocks.add_user(transcript, record.content, record.line)
     for what, count in left_out.items():
         transcript.leave_out(what, count)
     return to_session(document, FORMAT, transcript, name or None)

@@ -52,7 +52,7 @@ def read(document: Document) -> Iterator[Session]:
     """Yield the one session of a rollout."""
     rollout = _Rollout()
     for line, value in document.values():
-        with document.rejecting(line), rollout.transcript.expecting():
+        with document.reading(rollout.transcript, line):
             rollout.add(line, value)
     yield to_session(document, FORMAT, rollout.transcript, rollout.id)
 
@@ -98,7 +98,7 @@ class _Rollout:
         # A fork repeats its parent's first line after its own.
         if self.id is None and isinstance(meta.get("id"), str):
             self.id = meta["id"]
-        self.transcript.pieces += 1
+        self.transcript.told += 1
 
     def _add_item(self, line: int, item: dict[str, Any]) -> None:
         before = len(self.transcript), self._items

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import IO, Any
 
 from context_compressor.readers.session import Format, Problem, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript, text_in
+from context_compressor.readers.transcript import SAYS_NOTHING, Transcript, text_in
 
 
 def to_session(
@@ -53,7 +53,7 @@ def read_groups(
             yield line, None, chain([(line, value)], values)
             return
         held = None
-        with document.rejecting(line, counts=False):
+        with document.rejecting(line, holds=True):
             held = unwrap(value)
         if held is not None:
             is_held = is_held or bool(held)
@@ -89,15 +89,13 @@ class GroupReader:
         for line, holder, held in read_groups(document, self.is_item, self.unwrap):
             items = list(held) if holder is None else [(line, item) for item in held]
             transcript = Transcript()
-            with document.rejecting(line, counts=False):
+            with document.rejecting(line, holds=True):
                 items = self.begin(transcript, holder, line) + items
             if self.prune is not None:
-                count = len(items)
                 items = self.prune(transcript, items)
-                document.taken.count += max(0, count - len(items))
             for index, (number, item) in enumerate(items):
                 place = "" if holder is None else self.place.format(index)
-                with document.rejecting(number, place), transcript.expecting():
+                with document.reading(transcript, number, place):
                     self.add(transcript, item, number)
             held_at = None if holder is None else line
             name = text_in(holder, *self.id_keys) if isinstance(holder, dict) else ""
@@ -118,7 +116,7 @@ Numbered = tuple[int, Any]
 
 @dataclass(slots=True)
 class Taken:
-    """How many records were read, or left out with a note, since somebody last asked."""
+    """How many records said something since somebody last asked."""
 
     count: int = 0
     lost_holders: int = 0
@@ -173,24 +171,27 @@ class Document:
             line = None if error.message is None else _line_of_message(self._whole_text(), error.message)
         self.problems.append(error.at(self.name, line))
 
-    def retract(self, error: UnreadableError, line: int) -> None:
-        """Reject a value that was counted as read."""
-        self.taken.count -= 1
-        self.reject(error, line)
-
     @contextmanager
-    def rejecting(self, line: int, place: str = "", *, counts: bool = True) -> Iterator[None]:
+    def rejecting(self, line: int, place: str = "", *, holds: bool = False) -> Iterator[None]:
         """Reject a value that cannot be read, and go on; `place` names it within what stands on the line.
 
-        `counts`: whether it is a record, and not what holds records.
+        `holds`: whether it is what holds records, and not one itself.
         """
         try:
             yield
         except UnreadableError as error:
             self.reject(UnreadableError(place + error.why) if place else error, line)
-            self.taken.lost_holders += not counts
-        else:
-            self.taken.count += counts
+            self.taken.lost_holders += holds
+
+    @contextmanager
+    def reading(self, transcript: Transcript, line: int, place: str = "") -> Iterator[None]:
+        """Count a record that says something; reject one that neither does nor tells what is left out."""
+        pieces, told = transcript.pieces, transcript.told
+        with self.rejecting(line, place):
+            yield
+            if transcript.pieces == pieces and transcript.told == told:
+                raise UnreadableError(SAYS_NOTHING)
+            self.taken.count += transcript.pieces > pieces
 
     def _start(self) -> Iterator[Numbered]:
         lines = self._filled_lines()

@@ -79,7 +79,8 @@ def _act(transcript: Transcript, record: Any, line: int) -> None:
     given = {key: value for key, value in arguments.items() if key not in ("thought", "hidden")}
     found = pick(call, "function.arguments") or given
     name = pick(record, "tool_call_metadata.function_name") or record["action"]
-    call_id = next((str(one) for one in (call_id, record.get("id")) if one is not None), transcript.make_id())
+    ids = [text_of(one) for one in (call_id, record.get("id")) if one is not None]
+    call_id = ids[0] if ids else transcript.make_id()
     transcript.call(call_id, str(name), found, line)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.chat import from_openai
-from context_compressor.messages.msg import Msg
 from context_compressor.messages.repair import is_empty_assistant
 from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
@@ -55,11 +54,12 @@ def _read_message_lines(document: Document, values: Iterator[Numbered]) -> Sessi
     lines: list[int] = []
     for line, value in values:
         with document.rejecting(line):
-            (msg,) = _check([value], len(messages))
-            if _is_silent(msg):
+            _check([value], len(messages))
+            if _is_silent(value):
                 raise UnreadableError(_silent(value))
             messages.append(value)
             lines.append(line)
+            document.taken.count += 1
     return Session(messages, document.name, FORMAT, Form.MESSAGE_LINES, message_lines=tuple(lines))
 
 
@@ -81,30 +81,34 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
 def _without_silent(document: Document, messages: list[Any], line: int) -> list[Any]:
     """Return the messages that say something; the others are rejected."""
     kept = []
-    for index, (message, msg) in enumerate(zip(messages, from_openai(messages), strict=True)):
-        if _is_silent(msg):
+    for index, message in enumerate(messages):
+        if _is_silent(message):
             document.reject(UnreadableError(f"messages[{index}]: {_silent(message)}", message=index), line)
         else:
             kept.append(message)
     return kept
 
 
-def _is_silent(msg: Msg) -> bool:
+def _is_silent(message: dict[str, Any]) -> bool:
     """Tell whether a message says nothing, and is no call, result, thought or beginning of an answer."""
-    is_blank = all(
-        block.get("type") == "text" and not block["text"].strip() for block in msg.get_content_blocks()
+    content = message.get("content")
+    if isinstance(content, str) and content.strip():
+        return False
+    return all(
+        all(block.get("type") == "text" and not block["text"].strip() for block in msg.get_content_blocks())
+        and (msg.role != "assistant" or is_empty_assistant(msg))
+        for msg in from_openai([message])
     )
-    return is_blank and (msg.role != "assistant" or is_empty_assistant(msg))
 
 
 def _silent(message: dict[str, Any]) -> str:
     return f"{SAYS_NOTHING} ({keys_of(message)})"
 
 
-def _check(messages: list[Any], start: int) -> list[Msg]:
+def _check(messages: list[Any], start: int) -> None:
     """Refuse messages that are no chat dicts; `start` is the index of the first within its session."""
     try:
-        return from_openai(messages)
+        from_openai(messages)
     except InvalidMessageError as error:
         why = str(error)
         raise UnreadableError(

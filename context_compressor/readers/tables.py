@@ -139,13 +139,13 @@ def calls(id: str, name: str, *given: str, result: Sequence[str] = (), called: s
 
     def step(transcript: Transcript, record: Any, line: int) -> None:
         call_id = pick(record, id)
-        call_id = transcript.make_id() if call_id is None else str(call_id)
+        call_id = transcript.make_id() if call_id is None else text_of(call_id)
         arguments = pick(record, *given)
         if not isinstance(arguments, dict | str):
             arguments = {} if arguments is None else {given[0].rpartition(".")[2]: arguments}
         elif isinstance(arguments, str) and not arguments.lstrip().startswith("{"):
             arguments = {given[0].rpartition(".")[2]: arguments}
-        transcript.call(call_id, str(pick(record, name) or called), arguments, line)
+        transcript.call(call_id, text_of(pick(record, name) or called), arguments, line)
         found = pick(record, *result)
         if found is not None:
             transcript.answer(call_id, parts_of(found), line)
@@ -169,7 +169,7 @@ def answers(ids: Sequence[str], *paths: str) -> Step:
         if call_id is None:
             transcript.say("user", parts, line)
         else:
-            transcript.answer(str(call_id), parts, line)
+            transcript.answer(text_of(call_id), parts, line)
 
     return step
 
@@ -194,10 +194,10 @@ def each(path: str, kind: Kind, table: Table, other: Sequence[Step] = (keeps("as
         for block in found if isinstance(found, list) else [] if found is None else [found]:
             block = {"type": "text", "text": block} if isinstance(block, str) else block
             found_kind = kind(block) if isinstance(block, dict) else None
-            before = transcript.pieces
+            before = transcript.pieces, transcript.told
             for one in table.get(found_kind or "", other):
                 one(transcript, block, line)
-            if transcript.pieces == before:
+            if (transcript.pieces, transcript.told) == before:
                 transcript.miss(f"{found_kind or kind_of(block)} in {path.rpartition('.')[2]}")
 
     return step
@@ -219,7 +219,7 @@ def names(*paths: str) -> Step:
     def step(transcript: Transcript, record: Any, _line: int) -> None:
         found = pick(record, *paths)
         transcript.id = transcript.id or (str(found) if isinstance(found, str | int) else "")
-        transcript.pieces += 1
+        transcript.told += 1
 
     return step
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,7 +58,9 @@ class Transcript:
         self.id = ""
         """What the session calls itself, where a record says it."""
         self.pieces = 0
-        """How much was said, or told as left out."""
+        """How much was said."""
+        self.told = 0
+        """How often something was told that is no part of the conversation."""
         self._turns: list[_Turn] = []
         self._by_key: dict[str, _Turn] = {}
         self._open: _Turn | None = None
@@ -81,23 +82,11 @@ class Transcript:
     def leave_out(self, what: str, count: int = 1) -> None:
         """Tell of something that is no part of the conversation, by its kind."""
         self._left_out[what] += count
-        self.pieces += 1
+        self.told += 1
 
     def miss(self, what: str) -> None:
         """Tell of something that should say something, and does not: it counts as nothing that was read."""
         self._left_out[f"{what} without words"] += 1
-
-    @contextmanager
-    def expecting(self) -> Iterator[None]:
-        """Refuse a record that adds nothing to the conversation, and tells of nothing.
-
-        Raises:
-            UnreadableError: it says nothing.
-        """
-        before = self.pieces
-        yield
-        if self.pieces == before:
-            raise UnreadableError(SAYS_NOTHING)
 
     def compact(self) -> None:
         """Tell that the program put a summary, which comes next, in the place of all before it."""

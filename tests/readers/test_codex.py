@@ -171,6 +171,7 @@ def test_an_item_that_is_none_is_named_and_the_rest_is_read():
             {"type": "response_item", "payload": 7},
             said("user", "hi"),
             said("user", "ho"),
+            said("assistant", "hi ho"),
         ]
     )
 
@@ -179,4 +180,4 @@ def test_an_item_that_is_none_is_named_and_the_rest_is_read():
         "f, line 3: name: expected a string, but it is missing",
         "f, line 4: payload: expected an object, got int",
     ]
-    assert [text for _, text in outline(reading.sessions[0].messages)] == ["hi", "ho"]
+    assert [text for _, text in outline(reading.sessions[0].messages)] == ["hi", "ho", "hi ho"]
