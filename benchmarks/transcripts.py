@@ -47,8 +47,8 @@ _SAYING = (
 """Keys of what is said or printed, in any of the formats."""
 _NAMES = ("name", "tool", "toolName", "tool_name", "function_name", "function")
 _PRUNED = re.compile(
-    r"(?:rewound records|records of other branches|earlier states of \w+|repeated records|records that a later "
-    r"state lacks|items of turns that were rolled back|pieces of texts that follow whole) \(([\d,]+)\)"
+    r"(?:rewound records|records of other branches|earlier states of \w+|repeated records|records that a "
+    r"later state lacks|items of turns that were rolled back|pieces of texts that follow whole) \(([\d,]+)\)"
 )
 """What is told of records that a program took back, or tells of again."""
 _LISTS = (
@@ -311,7 +311,7 @@ def _records(words: set[str]) -> set[str]:
 def complaint(outcome: Outcome, there: set[str], silent: int) -> str | None:
     """Return what is wrong with an outcome, given the conversation's words that are in the file.
 
-    `silent`: records of the conversation that have lost all of their words; whether they were read is not seen.
+    `silent`: records of the conversation that have lost all of their words; they may have been read.
     """
     if outcome.code == 2:
         return None if outcome.error.startswith("context-compressor: ") else "refused without a reason"

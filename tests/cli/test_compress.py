@@ -373,6 +373,34 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path, session_file):
     assert ran.stderr == b"context-compressor: stdout: cannot be written: No space left on device\n"
 
 
+def test_calls_under_one_id_at_the_end_are_each_answered(cli, tmp_path):
+    (tmp_path / "chat.json").write_text(json.dumps(waiting("a", "a")))
+    written = json.loads(cli("compress", "chat.json", "-q").out)
+    calls = [call["id"] for call in written[1]["tool_calls"]]
+    assert calls == [message["tool_call_id"] for message in written[2:]]
+    assert len(set(calls)) == 2
+
+
+def test_thoughts_alone_are_stored_before_they_leave_and_told(cli, tmp_path):
+    alone = {"role": "assistant", "content": None, "reasoning_content": "Port 8080 stands in app.yaml."}
+    messages = [{"role": "user", "content": "Which port?"}, alone, {"role": "assistant", "content": "8080."}]
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+
+    (session,) = json.loads(cli("compress", "chat.json", "--json").err)["sessions"]
+
+    assert session["view_messages"] == 2
+    assert session["notes"] == [
+        "left out: replies of thoughts alone (1), which no provider takes; they are stored"
+    ]
+    (ref,) = session["refs"]
+    assert cli("read", ref).out == "Port 8080 stands in app.yaml."
+
+    (tmp_path / "alone.json").write_text(json.dumps([alone]))
+    ran = cli("compress", "alone.json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "alone.json: none of its 1 messages can be sent: thoughts alone" in ran.err
+
+
 @pytest.mark.parametrize(("budget", "saved"), [(2000, "nothing"), (900, "-")])
 def test_what_grew_saved_nothing_and_a_small_budget_tells_of_no_saving(cli, tmp_path, budget, saved):
     messages = [
