@@ -67,7 +67,7 @@ bench: $(VENV)/installed-report
 	$(BIN)/python benchmarks/overhead.py --results $(RESULTS)
 	$(BIN)/python benchmarks/canaries.py
 	$(BIN)/python benchmarks/mutations.py
-	$(BIN)/python benchmarks/transcripts.py
+	$(BIN)/python benchmarks/transcripts.py --count 2000
 	$(BIN)/python benchmarks/robustness.py --case "single line"
 	$(BIN)/python benchmarks/robustness.py --case "endless pattern"
 	$(BIN)/python benchmarks/scale.py --results $(RESULTS)

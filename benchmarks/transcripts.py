@@ -43,6 +43,10 @@ _SAYING = (
     "message",
     "parts",
     "result",
+    "command",
+    "query",
+    "path",
+    "instructions",
 )
 """Keys of what is said or printed, in any of the formats."""
 _NAMES = ("name", "tool", "toolName", "tool_name", "function_name", "function")
@@ -135,9 +139,9 @@ class Seed(NamedTuple):
 def seeds() -> list[Seed]:
     """Return a transcript of every format."""
     found = [
-        Seed("openai chat", [_CHAT], False),
+        Seed("openai chat", [copy.deepcopy(_CHAT)], False),
         Seed("openai lines", _CHAT, True),
-        Seed("openai log", [{"messages": _CHAT}, {"messages": _CHAT[1:]}, {"messages": _CHAT}], True),
+        Seed("openai log", [{"messages": copy.deepcopy(_CHAT[at:])} for at in (0, 1, 0)], True),
         Seed("claude-code", _CLAUDE_CODE, True),
         Seed("codex", _CODEX, True),
     ]
@@ -284,7 +288,9 @@ def compress(folder: Path, data: bytes) -> Outcome:
     counts = [re.findall(r"\(([\d,]+)\)", note) for note in notes if note.startswith("left out: ")]
     told = sum(int(count.replace(",", "")) for found in counts for count in found)
     pruned = sum(int(count.replace(",", "")) for note in notes for count in _PRUNED.findall(note))
-    told += sum("repaired in the view" in note for note in notes) + len(report["problems"])
+    repairs = [note for note in notes if "repaired in the view" in note]
+    told += len(repairs) + len(report["problems"])
+    told += sum(int(more) for note in repairs for more in re.findall(r"\(and (\d+) more like it\)", note))
     texts = [output, *texts_of(report, folder)]
     words = {word for path in texts for word in _WORD.findall(path.read_text("utf-8"))}
     return Outcome(code, words, report["total"]["view_messages"], told, pruned, "")
@@ -304,12 +310,14 @@ def words_in(value: Any) -> set[str]:
     return set(_WORD.findall(json.dumps(value)))
 
 
-def _records(words: set[str]) -> set[str]:
-    return {word.partition("x")[0] for word in words}
+def renamed_words(values: list[Any]) -> set[str]:
+    """Return the words under keys that were renamed: nobody can know that they say something."""
+    found = [one[key] for one in _dicts_in(values) for key in one if key.endswith("_")]
+    return words_in(found)
 
 
-def complaint(outcome: Outcome, there: set[str], silent: int) -> str | None:
-    """Return what is wrong with an outcome, given the conversation's words that are in the file.
+def complaint(outcome: Outcome, records: list[set[str]], silent: int) -> str | None:
+    """Return what is wrong with an outcome, given the words of each record of the conversation in the file.
 
     `silent`: records of the conversation that have lost all of their words; they may have been read.
     """
@@ -319,12 +327,11 @@ def complaint(outcome: Outcome, there: set[str], silent: int) -> str | None:
         return f"exit code {outcome.code}: {outcome.error}"
     if not outcome.messages:
         return "no message, and exit code 0"
-    read = _records(outcome.words)
-    total = len(read | _records(there)) - outcome.pruned + silent
-    if 2 * (len(read) + silent) < total:
-        return f"{len(read)} of {total} records read, and exit code 0"
-    lost = _records(there - outcome.words)
-    return f"{len(lost)} records lost words, {outcome.told} told" if len(lost) > outcome.told else None
+    read = sum(bool(words & outcome.words) for words in records)
+    if 2 * (read + silent) < len(records) + silent - outcome.pruned:
+        return f"{read} of {len(records)} records read, and exit code 0"
+    lost = sum(bool(words - outcome.words) for words in records)
+    return f"{lost} records lost words, {outcome.told} told" if lost > outcome.told else None
 
 
 class Marked(NamedTuple):
@@ -370,8 +377,11 @@ def measure(count: int, seed: int, keep: Path | None = None) -> tuple[Counter[tu
             data = cut_bytes(rng, to_bytes(values, is_lines=source.is_lines))
             outcome = compress(folder, data)
             codes[source.name, outcome.code] += 1
-            silent = sum(id(one) in own and not words_in(one) for one in records)
-            if why := complaint(outcome, every & set(_WORD.findall(data.decode())), silent):
+            renamed = renamed_words(records)
+            kept = [words_in(one) & every - renamed for one in records]
+            silent = sum(id(one) in own and not words for one, words in zip(records, kept, strict=True))
+            there = set(_WORD.findall(data.decode()))
+            if why := complaint(outcome, [words & there for words in kept if words & there], silent):
                 if keep is not None:
                     (keep / f"{number}.json").write_bytes(data)
                 wrong.append(f"{number}: {source.name}, {', '.join(done)}: {why}")

@@ -272,7 +272,7 @@ def _in_words(note: str, session: Session) -> str:
     index = int(found[1])
     line = session.message_lines[index] if index < len(session.message_lines) else None
     place = f"message {index}" if line is None else f"line {line}"
-    return note.replace(f"message {found[0]} ", f"{place}: ")
+    return re.sub(r"message messages\[\d+\]\S*", f"{place}:", note)
 
 
 def _stand_in(msg: Msg) -> StandIn | None:

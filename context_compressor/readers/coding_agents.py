@@ -332,7 +332,10 @@ def _say_opencode(transcript: Transcript, record: Any, line: int) -> None:
         if kind == "compaction":
             transcript.compact()
         if kind in ("text", "subtask"):
-            parts += parts_of(pick(part, "text", "prompt"))
+            said = parts_of(pick(part, "text", "prompt"))
+            parts += said
+            if not said:
+                transcript.miss(f"{kind} in parts")
         elif kind == "file":
             parts += _file_of(part)
         elif kind in _STEPS:
