@@ -247,8 +247,10 @@ class ExchangeBuilder:
                     )
                     note = "a call without result answered by a placeholder"
                     call.turn.append(ExchangeMessage(key, filler, note, placeholder=True, part=part))
-            first, *rest = (message for turn in held.turns for message in turn)
-            done.append((first._replace(goes_on=held.goes_on), *rest))
+            exchange = tuple(message for turn in held.turns for message in turn)
+            if held.goes_on:
+                exchange = (exchange[0]._replace(goes_on=True), *exchange[1:])
+            done.append(exchange)
         return done
 
     def _feed_message(self, key: str, msg: Msg, part: str = "", repair: str | None = None) -> None:
@@ -301,11 +303,11 @@ class ExchangeBuilder:
     def _with_hosted_calls(self, key: str, msg: Msg) -> Msg:
         """Return a message whose results of hosted tools have their calls, and note what waits for one."""
         shown = hosted.with_calls(msg, self._hosted)
-        for block in hosted.blocks_of(shown):
+        for block in filter(hosted.is_hosted, hosted.blocks_of(shown)):
             if (id := hosted.called_in(block)) is not None:
                 self._hosted[id] = key, msg, block
             elif (id := hosted.answered_in(block)) is not None:
-                del self._hosted[id]
+                self._hosted.pop(id, None)
         return shown
 
     def _joins(self, calls: list[Block]) -> bool:

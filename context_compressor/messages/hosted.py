@@ -11,7 +11,7 @@ from typing import Any
 
 from context_compressor.messages.foreign import ITEM, held_in, told
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.wire import REMARK, WRAPPED, remark_of
+from context_compressor.messages.wire import REMARK, WRAPPED
 
 _CALLS = {
     **dict.fromkeys(("server_tool_use", "mcp_tool_use"), "id"),  # Anthropic's
@@ -25,6 +25,8 @@ _RESULTS = {
     "builtin-tool-return": "tool_call_id",
 }
 """Where calls and results of each kind name the call; Anthropic's results have a kind for each tool."""
+_OTHERS = frozenset({"text", "thinking", "tool_use", "tool_result", "image"})
+"""Kinds that are none of these, as most blocks are."""
 
 
 def called_in(block: Block) -> str | None:
@@ -43,6 +45,8 @@ def answered_in(block: Block) -> str | None:
 
 def is_hosted(block: Block) -> bool:
     """Tell whether a block is a call or a result of a hosted tool."""
+    if block.get("type") in _OTHERS:
+        return False
     return called_in(block) is not None or answered_in(block) is not None
 
 
@@ -63,6 +67,10 @@ def called_by(msg: Msg) -> list[str]:
     return [id for block in blocks_of(msg) if (id := called_in(block)) is not None]
 
 
+def _takes_part(block: Block) -> bool:
+    return is_hosted(block) or caller_of(block) is not None
+
+
 def with_calls(msg: Msg, open_ids: Iterable[str]) -> Msg:
     """Return a message without what needs a call that is not there.
 
@@ -70,6 +78,8 @@ def with_calls(msg: Msg, open_ids: Iterable[str]) -> Msg:
     such a one says no more by whom.
     """
     called, blocks = set(open_ids), list[Block]()
+    if not any(map(_takes_part, blocks_of(msg))):
+        return msg
     for block in blocks_of(msg):
         caller, answered = caller_of(block), answered_in(block)
         if answered is not None and answered not in called:
@@ -122,9 +132,8 @@ def _id_in(held: Mapping[str, Any], key: str | None) -> str | None:
 
 def _extra_of(block: Block) -> Mapping[str, Any]:
     remark = block.get(REMARK)
-    name = remark.get("of") if isinstance(remark, dict) else None
-    extra: Mapping[str, Any] = remark_of(block, name).get("extra", {}) if remark else {}
-    return extra
+    extra = remark.get("extra") if isinstance(remark, dict) else None
+    return extra if isinstance(extra, dict) else {}
 
 
 def _without_caller(block: Block) -> Block:

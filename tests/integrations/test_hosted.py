@@ -29,7 +29,7 @@ from context_compressor.messages.repair import MISSING_RESULT
 
 Dict = dict[str, Any]
 
-LONG = "reeds and newts, " * 120
+LONG, TURNS = "reeds and newts, " * 120, 8
 BROKEN_OFF = "broken off"
 HOW = ("beside", "paused", "program", BROKEN_OFF)
 """A hosted call beside a client's; in a turn that is paused; of a program that calls the client's tools
@@ -195,7 +195,7 @@ SHAPES: dict[str, tuple[Callable[[str, list[Dict]], Any], Callable[[list[Any]], 
 )
 async def test_no_view_parts_a_hosted_call_from_its_result(shape: str, how: str, budget: int) -> None:
     write, seen_in = SHAPES[shape]
-    said = [write(role, one) for k in range(12) for role, one in turn(how, k)]
+    said = [write(role, one) for k in range(TURNS) for role, one in turn(how, k)]
     said = [one if isinstance(one, list) else [one] for one in said]
     shown = await views(shape, budget, said)
     assert how == BROKEN_OFF or len(shown[-1]) < len([*chain(*said)])
@@ -209,7 +209,7 @@ async def test_no_view_parts_a_hosted_call_from_its_result(shape: str, how: str,
         # One may still be to come; nothing but that may stand open.
         assert [id for id in calls if id not in results] in ([], calls[-1:])
     if how == BROKEN_OFF:
-        assert set(calls) - set(results) == {f"srvtoolu_{11}"}
+        assert set(calls) - set(results) == {f"srvtoolu_{TURNS - 1}"}
 
 
 async def test_a_call_whose_argument_left_still_says_which_program_made_it() -> None:
@@ -255,7 +255,7 @@ async def test_what_a_provider_compacted_stays_or_is_told(shape: str, words: str
     """What it alone can read stays; words reach the summary, and are found again."""
     write = SHAPES[shape][0]
     said = [[compacted(shape, words)]]
-    for k in range(24):
+    for k in range(16):
         text = {"is": "text", "text": f"Pond {k}: {LONG}"}
         for role, one in (("user", {**text, "text": f"And pond {k}?"}), ("assistant", text)):
             wire = write(role, [one])
