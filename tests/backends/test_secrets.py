@@ -19,6 +19,7 @@ from context_compressor import (
     SQLAlchemyOffloadStore,
 )
 from context_compressor.backends.opening import open_sessions, open_store
+from context_compressor.backends.sessions import SessionDirectory
 from context_compressor.cli.app import run
 from context_compressor.errors import shown_url
 
@@ -46,8 +47,8 @@ async def _told_by(make: Callable[[], Any]) -> str:
     try:
         made = make()
         said = f"{made!r} {getattr(made, 'place', '')}"
-        ask = next(getattr(made, name) for name in ("check", "refs", "size", "start") if hasattr(made, name))
-        await ask()
+        if isinstance(made, SessionDirectory):  # the others raise what drivers say, which know no URL
+            await made.check()
     except Exception as error:
         said += "".join(traceback.format_exception(error))
     if made is not None:
@@ -92,7 +93,7 @@ def test_a_url_is_shown_as_far_as_it_says_where(url: str, shown: str) -> None:
     assert shown_url(url) == shown
 
 
-@pytest.mark.parametrize("rest", [AUTHORITIES[0], AUTHORITIES[4], AUTHORITIES[6]])
+@pytest.mark.parametrize("rest", [AUTHORITIES[4], AUTHORITIES[6]])
 def test_nor_does_the_command_line(
     capsys: pytest.CaptureFixture[str], rest: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
