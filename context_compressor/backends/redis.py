@@ -204,10 +204,7 @@ class RedisHistory:
         """Return where the history stands."""
         await make_ready(self.client)
         await look_at_eviction(self.client, self._ttl is not None)
-        fields = ["number", "writes", "size", "summary"]
-        lost, (number, names, size, summary) = await self._look(self._keys, fields)
-        if lost:
-            raise self._evicted(int(lost))
+        number, names, size, summary = await self._told(["number", "writes", "size", "summary"])
         await self._renew()
         if number is not None:
             await self._sessions.note(self._session)
@@ -224,6 +221,8 @@ class RedisHistory:
     ) -> list[Entry]:
         """Return messages as `History.read` does."""
         keys: Iterable[str] | None = None
+        await make_ready(self.client)
+        await self._told(["number"])
         if after:
             keys = as_texts(await self._ask("zrangebyscore", self._changed, f"({after}", "+inf"))
         if mark is not None:
@@ -306,6 +305,13 @@ class RedisHistory:
         ttl = "" if self._ttl is None else str(self._ttl)
         milliseconds = math.ceil(seconds * 1000)
         return bool(await self._claim([self._leases], [digest(name), digest(holder), milliseconds, ttl]))
+
+    async def _told(self, fields: list[str]) -> Any:
+        """Return fields of the head, unless one of the keys was lost."""
+        lost, values = await self._look(self._keys, fields)
+        if lost:
+            raise self._evicted(int(lost))
+        return values
 
     def _evicted(self, place: int) -> InvalidStateError:
         return InvalidStateError(

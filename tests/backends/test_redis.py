@@ -214,7 +214,11 @@ async def test_a_key_that_was_evicted_is_named(client: Client, key_ttl: int | No
         assert len(await memory.get_memory()) < 12
         lost = next(key for key in memory.base.history._keys if key.endswith(f":{part}"))  # type: ignore[attr-defined]
         assert await client.delete(lost) == 1
-        for call in (opened().get_memory, memory.get_memory, partial(memory.add, make_msg("new"))):
+        whole = opened().base
+        for call in (
+            *(opened().get_memory, memory.get_memory, whole.get_memory, partial(whole.get_memory, mark="m")),
+            partial(memory.add, make_msg("new")),
+        ):
             with pytest.raises(InvalidStateError, match=lost):
                 await call()
         await delete_session(memory.base)
