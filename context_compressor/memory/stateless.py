@@ -222,7 +222,7 @@ async def compress(
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()
     if memory._tracker.state.names_tools:
         result_state[TOOLS_KEY] = True
-    result_state.note_left()
+    result_state.note_left(kept)
     memory.face = Face()  # what the tools are called from is another matter
     own = [(one.ids, piece) for one, piece in zip(kept.listed, said, strict=True)]
     shown = shape.finish(memory._written(memory._tracker.state, shape, own), listed, system)
@@ -283,11 +283,10 @@ class KeptState(dict[str, Any]):
 
     kept: _Kept | None = None
 
-    def note_left(self) -> None:
+    def note_left(self, kept: _Kept) -> None:
         """Say which texts no list says any more."""
-        assert self.kept is not None
-        left = self.kept.left
-        for ref in [ref for ref in left if self.kept.memory._tracker.state.ledger.is_live(ref)]:
+        left = kept.left
+        for ref in [ref for ref in left if kept.memory._tracker.state.ledger.is_live(ref)]:
             del left[ref]  # it is said again
         told = {ref.removeprefix(REF_PREFIX): since for ref, since in sorted(left.items())}
         self.pop(LEFT_KEY, None)
@@ -352,7 +351,7 @@ async def let_go(
     assert isinstance(state, KeptState)
     kept = state.kept
     assert kept is not None
-    state.note_left()
+    state.note_left(kept)
     left, seconds = kept.left, kept.call.config.branch_seconds
     # A clock that was put back must not make it wait for longer.
     left.update({ref: int(now if since is None else min(since, now)) for ref, since in left.items()})
@@ -366,7 +365,7 @@ async def let_go(
             over = []
         for ref in await remove_texts(kept.call.store, over, kept.call.config.store_timeout_seconds):
             left.pop(ref, None)
-    state.note_left()
+    state.note_left(kept)
 
 
 async def remove_texts(store: OffloadStore, refs: Iterable[str], timeout_seconds: float) -> list[str]:

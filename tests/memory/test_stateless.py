@@ -164,6 +164,7 @@ def test_a_conversation_that_begins_anew_keeps_nothing_of_the_old_one() -> None:
         ({"compression": {"version": 3}}, "compression.version: this release reads 1 and 2, the state has 3"),
         ({"compression": {"version": 1, "ledger": {"version": 2}}}, "ledger.version: this release reads 1"),
         ({"texts": []}, "offloaded texts"),
+        ({"left": {"ctx://0": 1}}, "state.left: expected seconds since 1970 by digits of refs"),
         ({"texts": {"ctx://0": "x"}}, "offloaded texts"),
     ],
 )
@@ -284,6 +285,34 @@ def test_what_another_state_names_stays_in_the_store() -> None:
     again = compress([*said, user("on")], first.state, store=store)
     for ref in REF.findall(json.dumps(again.messages)):
         assert ref in store.texts()
+
+
+@pytest.mark.parametrize("seconds", [0, 3_600])
+def test_what_the_list_says_no_more_leaves_the_store_when_its_time_is_over(
+    seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr(stateless.time, "time", lambda: now)
+    store, said = InMemoryOffloadStore(), turns(12)
+    options: Dict = {"store": store, "config": config(branch_seconds=seconds)}
+
+    def is_stored() -> bool:
+        return "ask-t2:" in json.dumps(store.texts())
+
+    first = compress(said, **options)
+    assert is_stored()
+    shorter = [one for one in said if "t2" not in json.dumps(one)]
+    second = compress(shorter, first.state, **options)
+    assert "ask-t2:" not in json.dumps([second.messages, second.state])
+    assert is_stored() == (seconds > 0)
+    now += 3_599
+    third = compress([*shorter, user("on")], second.state, **options)
+    assert is_stored() == (seconds > 0)
+    assert ("left" in third.state) == (seconds > 0)
+    now += 1
+    last = compress([*shorter, user("on")], third.state, **options)
+    assert not is_stored()
+    assert "left" not in last.state
 
 
 def test_a_view_that_is_handed_over_as_the_conversation_keeps_its_texts() -> None:
