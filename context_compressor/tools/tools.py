@@ -293,9 +293,8 @@ class OffloadTools:
 
     async def _load(self, arguments: Arguments) -> str:
         name, block = await self._find_media(arguments)
-        media = encoded_media(block)
-        kind = block["type"] if media is None else media_type_of(media.url) or media.kind
-        return f"{name} ({kind}) follows as a message of the user."
+        url = _url_in(block) or ""
+        return f"{name} ({media_type_of(url) or block['type']}) follows as a message of the user."
 
     async def _find_media(self, arguments: Arguments) -> tuple[str, Block]:
         """Return the ref of media that can be shown, or what else names them, and a block that shows them."""
@@ -324,10 +323,9 @@ class OffloadTools:
         return part
 
     def _message(self, note: str, block: Block) -> dict[str, Any]:
-        media = encoded_media(block)
-        url = url_of(block.get("source") or {}) if media is None else media.url
+        url = _url_in(block)
         if self._wire == "dashscope" and url:
-            kind = block["type"] if media is None else media.kind
+            kind = kind_of_media(url) if is_data_url(url) else block["type"]
             return {"role": "user", "content": [{"text": note}, {kind: url}]}
         msg = Msg("user", [{"type": "text", "text": note}, copy_json(block)], "user")
         message: dict[str, Any] = FORMS.get(self._wire, FORMS["chat"]).write([msg])[0]
@@ -393,6 +391,13 @@ def _nothing_found(
     if unreadable:
         answer += f" {len(unreadable)} could not be read: {', '.join(unreadable[:NEWEST_NAMED])}."
     return answer
+
+
+def _url_in(block: Block) -> str | None:
+    """Return the URL, be it one with data, by which a block shows media; None where that is a file's id."""
+    media = encoded_media(block)
+    url = url_of(block.get("source") or {}) or (block.get("file") or {}).get("file_data")
+    return url if media is None else media.url
 
 
 def _media_block(url: str) -> Block:

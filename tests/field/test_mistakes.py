@@ -514,10 +514,10 @@ async def test_a_dead_ref_is_tried_again_and_again() -> None:
     assert set(REF.findall(answer)) & set(await memory.reachable_refs())
 
 
-def _patient(text: str, ref: str, pattern: Any, seconds: float) -> Any:
+def _patient(text: str, ref: str, pattern: Any, seconds: float, *more: Any) -> Any:
     ended = time.process_time() + 6
     while time.process_time() < ended:
-        found = search_text(text, ref, pattern, seconds)
+        found = search_text(text, ref, pattern, seconds, *more)
     return found
 
 
