@@ -12,6 +12,7 @@ from context_compressor.integrations.clients.wire import Dict, Heard, Reader, su
 
 _UNFINISHED = (None, "", "null")
 """Finish reasons of a stream that goes on: this API says so by a text."""
+_OF_SERVER = HTTPStatus.INTERNAL_SERVER_ERROR
 _WANTED_BACK = ("reasoning_content",)
 
 
@@ -28,8 +29,9 @@ class GenerationWire(ChatRequests):
         return super().takes_tools(request) and request.get("result_format") == "message"
 
     def refusal(self, reply: Any) -> str | None:
-        status = reply.get("status_code") if isinstance(reply, Mapping) else HTTPStatus.OK
-        return None if status == HTTPStatus.OK else f"{reply.get('code')}: {reply.get('message')}"
+        status = reply.get("status_code") if isinstance(reply, Mapping) else None
+        is_of_request = isinstance(status, int) and HTTPStatus.BAD_REQUEST <= status < _OF_SERVER
+        return f"{reply.get('code')}: {reply.get('message')}" if is_of_request else None
 
     def heard(self, reply: Any) -> Heard:
         choice = _choice_of(reply)

@@ -120,7 +120,9 @@ class Compression:
         The SDK asks for tools before it asks for a view.
         """
         turn = current(self)
-        return self._has_room(agent) and turn is not None and turn.is_of(agent, items) and turn.has_left
+        return (
+            self._has_room(agent) and turn is not None and turn.is_of(agent, items) and turn.can_offer_tools
+        )
 
     def _has_room(self, agent: Any) -> bool:
         """Tell whether an agent has our tools, and not too many others."""

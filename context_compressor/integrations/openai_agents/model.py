@@ -158,6 +158,8 @@ class _Asked:
         if self.turn is not None:
             self.turn.is_without_tools = True
         others = others_of(self._tools())
+        if len(others) == len(self._tools()):
+            return
         if "tools" in self.kwargs:
             self.kwargs = {**self.kwargs, "tools": others}
         else:

@@ -24,7 +24,7 @@ class Turn:
     """Whether it went to a model that refuses ours."""
 
     @property
-    def has_left(self) -> bool:
+    def can_offer_tools(self) -> bool:
         """Whether the next turn can offer the read-back tools."""
         return self.shown.conversation.has_left and not self.is_without_tools
 
