@@ -378,7 +378,8 @@ def measure(count: int, seed: int, keep: Path | None = None) -> tuple[Counter[tu
             outcome = compress(folder, data)
             codes[source.name, outcome.code] += 1
             renamed = renamed_words(records)
-            kept = [words_in(one) & every - renamed for one in records]
+            known = (every | outcome.words) - renamed
+            kept = [words_in(one) & known for one in records]
             silent = sum(id(one) in own and not words for one, words in zip(records, kept, strict=True))
             there = set(_WORD.findall(data.decode()))
             if why := complaint(outcome, [words & there for words in kept if words & there], silent):

@@ -224,9 +224,13 @@ _RESPONSE = {
 
 
 def _instruct(transcript: Transcript, request: Any, line: int) -> None:
-    """Say the instructions, which every request repeats, before the first of them."""
-    if not len(transcript):
+    """Say the instructions, which every request repeats, before the first of them; tell of others."""
+    found = pick(request, "instructions")
+    if found is not None and transcript.instructions is None:
         says("system", "instructions")(transcript, request, line)
+        transcript.instructions = found
+    elif found not in (None, transcript.instructions):
+        transcript.leave_out("later instructions")
 
 
 pydantic_ai = TableReader(
