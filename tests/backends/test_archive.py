@@ -31,8 +31,9 @@ from context_compressor import (
 from context_compressor.backends.archive import ArchiveError, read_archive
 from context_compressor.backends.moving import export_session, import_session
 from context_compressor.backends.opening import open_sessions
-from context_compressor.backends.sessions import SessionDirectory, refs_in
+from context_compressor.backends.sessions import SessionDirectory
 from context_compressor.backends.snapshots import shown, take_snapshot
+from context_compressor.compression.edits import refs_in
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.history import Add, Delete
 from tests.backends.kept import BUDGET, KINDS, sessions_in, talk, view
