@@ -183,7 +183,9 @@ def shown_url(url: str) -> str:
     elif at and len(slashes) == 2:
         named = "***"  # a name alone may be a token; behind a third slash it is a path
     bare = re.split(r"[?#]", place)[0]
-    query = f"{place[len(bare)]}***" if bare != place else ""
+    said = place[len(bare) + 1 :].split("&")
+    names = "&".join(f"{one.partition('=')[0]}=***" if "=" in one else "***" for one in said)
+    query = "" if bare == place else f"?{names}" if place[len(bare)] == "?" else "#***"
     return f"{scheme}{mark}{slashes}{named}{at}{bare}{query}"
 
 

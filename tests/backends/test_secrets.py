@@ -82,7 +82,7 @@ async def test_no_door_that_takes_a_url_shows_its_password(scheme: str, rest: st
     [
         ("redis://me:secret@host:1/0", "redis://me:***@host:1/0"),
         ("https://token@host/texts", "https://***@host/texts"),
-        ("redis://host/0?password=secret", "redis://host/0?***"),
+        ("redis://host/0?password=secret", "redis://host/0?password=***"),
         ("redis://me:se?cret@host", "redis://***"),
         ("postgresql:/me:secret@host", "postgresql:/***"),
         ("sqlite:////home/me@work/memory.db", "sqlite:////home/me@work/memory.db"),
