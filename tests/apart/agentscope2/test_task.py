@@ -203,11 +203,19 @@ async def test_a_call_that_was_saved_before_it_ran_is_answered_by_another_proces
     assert "host-" in chunk.content[0].text
 
 
-async def test_what_is_no_ledger_is_refused(place: Workplace) -> None:
-    async with ModelServer(Talkers()) as server, model_of(server) as model:
-        state = AgentState(middle_context={"Compression": {"version": 7}})
-        with pytest.raises(Exception, match=r"state\.version"):
-            await ask(agent_of(model, Compression(), [], state), "Hello.")
+async def test_what_is_no_ledger_is_made_anew_and_an_event_says_so(place: Workplace) -> None:
+    events: list[CompressionEvent] = []
+    async with ModelServer(lambda messages: "Well.") as server, model_of(server) as model:
+        for on_failure in ("fallback", "raise"):
+            state = AgentState(middle_context={"Compression": {"version": 7}})
+            compression = Compression(on_event=events.append, on_failure=on_failure)
+            asked = ask(agent_of(model, compression, [], state), "Hello.")
+            if on_failure == "raise":
+                with pytest.raises(Exception, match=r"state\.version"):
+                    await asked
+            else:
+                assert await asked == "Well."
+    assert [event.kind for event in events] == ["failure"]
 
 
 # Several at once
@@ -399,5 +407,5 @@ async def test_the_agent_is_not_told_that_its_context_will_be_compressed() -> No
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(InvalidArgumentError, match="states: there is no such field"):
         Compression(states={})
-    with pytest.raises(InvalidArgumentError, match="summarizer: expected a summariser or a model"):
+    with pytest.raises(InvalidArgumentError, match="summarizer: 'gpt' is a name"):
         Compression(summarizer="gpt")  # type: ignore[arg-type]
