@@ -21,7 +21,7 @@ from context_compressor.integrations.conversations import Conversations
 from tests.backends.kept import KINDS, all_kept, url_of
 from tests.memory.scripted import exchange, user
 
-pytestmark = pytest.mark.variants(3)
+pytestmark = pytest.mark.variants(2)
 
 Dict = dict[str, Any]
 SECRET = "The quagga is at 7719. " + "Remember the lake. " * 60
