@@ -2,12 +2,15 @@
 
     python benchmarks/forms.py --form responses --histories 200000 --jobs 2
     python benchmarks/forms.py --form anthropic --histories 2000 --seed 3 --views-every 10
+    python benchmarks/forms.py --form anthropic --through pydantic-ai --histories 2000
 
 For each history: what is read and written again is the same, also after JSON, with the order of keys. Views
 of growing prefixes, at a random budget from 500 to 16,000 tokens, are valid by the provider's rules
-(`tests/support`), cost no more than the budget, show unaltered items as the same objects, and leave the list
-as it was. Views that the library refuses since what is fixed does not fit are counted apart. One history
-again:
+(`tests/support`), cost no more than the budget, by our count and by one that knows nothing of the library,
+show unaltered items as the same objects, and leave the list as it was. With `--through`, the same rules and
+that count judge the body that the SDK of a wrapped client, LangChain or Pydantic AI sends. Views that the
+library refuses since what is fixed does not fit are counted apart, and so are lists that a framework spoils
+by itself. One history again:
 
     python benchmarks/forms.py --form responses --seed 0 --first 4711 --histories 1
 """
@@ -37,6 +40,7 @@ from context_compressor import CompressedMemory, InMemoryOffloadStore, TiktokenC
 from context_compressor.errors import ContextOverflowError
 from tests.support import anthropic_rules, responses_rules
 from tests.support.form_strategies import random_anthropic, random_responses
+from tests.support.provider_tokens import count_blocks
 
 Dict = dict[str, Any]
 History = list[Dict]
@@ -49,6 +53,11 @@ SYNC_EVERY = 10
 CHUNK = 100
 SHOWN = 3
 """Counterexamples of each kind."""
+SMALL_TOKENS = 64
+"""A difference that is no matter, whatever share of a small view it is."""
+CORE = "core"
+THROUGH = (CORE, "clients", "langchain", "pydantic-ai")
+"""What makes and sends views; `tests/support/ways.py` has all but the first."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +130,18 @@ class Findings:
             mine += examples[: SHOWN - len(mine)]
 
 
-def check_chunk(name: str, seed: int, first: int, count: int, views_every: int) -> Findings:
+def check_chunk(
+    name: str, seed: int, first: int, count: int, views_every: int, through: str = CORE
+) -> Findings:
     """Check some histories, by their numbers."""
     findings = Findings()
     counter = TiktokenCounter()
     counter.load()
 
     async def check_views(number: int, history: History, rng: Random) -> None:
+        if through != CORE:
+            await _check_sent(FORMS[name], through, f"history {number}", history, rng, counter, findings)
+            return
         await _check_views(FORMS[name], f"history {number}", history, rng, counter, findings)
 
     for number in range(first, first + count):
@@ -135,9 +149,10 @@ def check_chunk(name: str, seed: int, first: int, count: int, views_every: int) 
         history = FORMS[name].draw(rng, rng.randrange(1, MOST_TURNS + 1))
         findings.counts["histories"] += 1
         findings.counts["messages"] += len(history)
-        _check_round_trip(FORMS[name], f"history {number}", history, findings)
+        if through == CORE:
+            _check_round_trip(FORMS[name], f"history {number}", history, findings)
         if number % views_every == 0:
-            if number % (SYNC_EVERY * views_every) == 0:
+            if through == CORE and number % (SYNC_EVERY * views_every) == 0:
                 _check_sync(FORMS[name], f"history {number}", history, rng, counter, findings)
             else:
                 asyncio.run(check_views(number, history, rng))
@@ -227,6 +242,53 @@ def _check_sync(
             _check_view(form, at, prefix, before, view, budget, counter, findings)
 
 
+async def _check_sent(
+    form: FormCase,
+    through: str,
+    where: str,
+    history: History,
+    rng: Random,
+    counter: TiktokenCounter,
+    findings: Findings,
+) -> None:
+    from tests.support.ways import WAYS  # which imports every framework
+
+    budget = rng.randrange(LEAST_BUDGET, MOST_BUDGET + 1)
+    way = WAYS[through](form.name, budget, counter)
+    for prefix in _steps(form, history, rng):
+        at = f"{where}, {len(prefix)} messages, budget {budget}, {through}"
+        try:
+            sent = await way.send(prefix)
+        except ContextOverflowError:
+            findings.counts["views that do not fit"] += 1
+            continue
+        except Exception:
+            findings.note("to send a view", at, traceback.format_exc(limit=-4))
+            return
+        judge = form.judge(prefix if sent.said is None else sent.said)
+        if sent.said is not None and judge(sent.said):
+            findings.counts["lists that the framework sends in no valid form"] += 1
+            continue
+        findings.counts["views"] += 1
+        findings.counts["views that are not their whole list"] += sent.messages != (sent.said or prefix)
+        if found := judge(sent.messages):
+            findings.note("to be valid", at, f"{found[:3]}\n    {json.dumps(sent.messages)[:1200]}")
+        theirs = count_blocks(sent.messages, sent.system)
+        _compare_counts(at, sent.counted, theirs, budget, sent.messages, findings)
+
+
+def _compare_counts(
+    where: str, ours: int, theirs: int, budget: int, view: History, findings: Findings
+) -> None:
+    """Compare what we count with what goes out, by a counter that knows nothing of the library."""
+    findings.counts["tokens of ours"] += ours
+    findings.counts["tokens that went out"] += theirs
+    findings.counts["views counted to within a tenth"] += abs(ours - theirs) <= max(0.1 * ours, SMALL_TOKENS)
+    if theirs > budget:
+        told = f"{theirs} tokens went out, {ours} counted\n    {json.dumps(view)[:800]}"
+        findings.note("to send no more than the budget", where, told)
+
+
 def _beside_results(message: Dict) -> Iterator[Dict]:
     """Yield what a message says beside results, which may be shown without them; another may say the same."""
     content = message.get("content")
@@ -253,6 +315,7 @@ def _check_view(
     cost = counter.count_messages(form.read(view))
     if cost > budget:
         findings.note("to keep to the budget", where, f"{cost} tokens\n    {json.dumps(view)[:800]}")
+    _compare_counts(where, cost, count_blocks(view), budget, view, findings)
     if json.dumps(prefix) != before:
         findings.note("to leave the list as it was", where, before)
     own = {id(message) for message in prefix}
@@ -270,6 +333,7 @@ def main() -> None:
     """Check histories in several processes, and tell what was found."""
     parser = make_parser(__doc__)
     parser.add_argument("--form", choices=FORMS, required=True)
+    parser.add_argument("--through", choices=THROUGH, default=CORE, help="what makes and sends views")
     parser.add_argument("--histories", type=int, default=2_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first history")
     parser.add_argument("--jobs", type=int, default=1)
@@ -280,7 +344,15 @@ def main() -> None:
     end = given.first + given.histories
     with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:
         chunks = [
-            pool.submit(check_chunk, given.form, given.seed, at, min(CHUNK, end - at), given.views_every)
+            pool.submit(
+                check_chunk,
+                given.form,
+                given.seed,
+                at,
+                min(CHUNK, end - at),
+                given.views_every,
+                given.through,
+            )
             for at in range(given.first, end, CHUNK)
         ]
         for chunk in chunks:

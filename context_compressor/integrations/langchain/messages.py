@@ -21,6 +21,7 @@ from langchain_core.messages import (
 )
 
 from context_compressor.memory.listed import INSTRUCTING
+from context_compressor.messages.anthropic import OPENING
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.forms import Form
 from context_compressor.messages.msg import Msg
@@ -62,7 +63,7 @@ def _write(msgs: Sequence[Msg]) -> list[Any]:
     return [Made(wire, msg.id) for wire, msg in zip(wires, msgs, strict=True)]
 
 
-FORM = Form(from_openai, _write, is_frozen=True)
+FORM = Form(from_openai, _write, beside=lambda _: [{"type": "text", "text": OPENING}], is_frozen=True)
 """Chat dicts of LangChain's messages."""
 
 
@@ -273,7 +274,17 @@ def to_messages(
                 told = dict(zip(spoken, speaking, strict=True))
             message = _message(wire, *told.get(getattr(wire, "shows", ""), (None, {})))
         sent.append(message)
-    return sent
+    return _with_opening(sent, messages)
+
+
+def _with_opening(sent: list[AnyMessage], messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Return a view that the user opens, where he opened the list: Anthropic refuses others."""
+    places = (place for place, one in enumerate(sent) if not isinstance(one, SystemMessage))
+    place = next(places, None)
+    opens = (one for one in messages if not isinstance(one, SystemMessage))
+    if place is None or not isinstance(sent[place], AIMessage) or isinstance(next(opens), AIMessage):
+        return sent
+    return [*sent[:place], HumanMessage(OPENING), *sent[place:]]
 
 
 def _message(wire: Wire, origin: AnyMessage | None, before: Wire) -> AnyMessage:

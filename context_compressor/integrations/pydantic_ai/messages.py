@@ -30,6 +30,7 @@ from pydantic_core import to_jsonable_python
 from context_compressor.compression.labels import is_segment_text
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
 from context_compressor.integrations.pydantic_ai.contents import content_of, dumped, part_of, reply_part_of
+from context_compressor.messages.anthropic import OPENING
 from context_compressor.messages.wire import SENT_BESIDE
 
 Dict = dict[str, Any]
@@ -158,7 +159,8 @@ class Chats:
 
     def _read_response(self, place: int, message: ModelResponse) -> None:
         parts = [part for part in message.parts if not _steers(part)]
-        self.beside += [dumped(part) for part in message.parts if _steers(part)]
+        if len(parts) < len(message.parts):
+            self.beside += [dumped(part) for part in _with_thoughts(message, parts)]
         if len(parts) < len(message.parts) and all(isinstance(part, ThinkingPart) for part in parts):
             return
         contents = self._contents([part for part in parts if _is_content(part)])
@@ -212,7 +214,11 @@ class Chats:
             written += self._steering(done, group.native)
             written.append(self._written(group, is_first=group.native >= done))
             done = max(done, group.native + 1)
-        return [*written, *self._steering(done, len(self.messages))]
+        written += self._steering(done, len(self.messages))
+        # Anthropic refuses what the model opens.
+        if written and isinstance(written[0], ModelResponse) and isinstance(self.messages[0], ModelRequest):
+            written.insert(0, ModelRequest([UserPromptPart(OPENING)]))
+        return written
 
     def _groups(self, view: Sequence[Dict]) -> list[_Group]:
         groups: list[_Group] = []
@@ -266,15 +272,10 @@ class Chats:
             message = self.messages[place]
             wired = [part for one in self._of_native.get(place, ()) for part in one.parts]
             if not wired:
-                yield message
+                if message.parts or isinstance(message, ModelRequest):  # an empty answer says nothing
+                    yield message
             elif len(wired) < len(message.parts):
-                # A call has to stay with what the model thought before it.
-                own = [
-                    part
-                    for part in message.parts
-                    if isinstance(part, ThinkingPart) or not any(part is one for one in wired)
-                ]
-                yield _with_parts(message, own)
+                yield _with_parts(message, _with_thoughts(message, wired))
 
     def _written(self, group: _Group, *, is_first: bool) -> ModelMessage:
         """Return the message of which dicts are shown; of several groups of one the first has what steers."""
@@ -363,6 +364,20 @@ class Chats:
             for call in first.get("tool_calls") or ()
         ]
         return ModelResponse([*said, *calls])
+
+
+def _with_thoughts(message: ModelMessage, others: Sequence[Any]) -> list[Any]:
+    """Return the parts of a message that are not among others, and what the model thought before them: a call
+    has to stay with that.
+    """
+    left = [part for part in message.parts if _is_thought(part) or not any(part is one for one in others)]
+    while left and _is_thought(left[-1]):
+        left.pop()
+    return left
+
+
+def _is_thought(part: Any) -> bool:
+    return isinstance(part, ThinkingPart)
 
 
 def _with_parts(message: ModelMessage, parts: list[Any]) -> ModelMessage:
