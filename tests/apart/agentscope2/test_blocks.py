@@ -97,6 +97,18 @@ async def test_what_fits_goes_out_as_the_very_same_objects() -> None:
     assert problems(await OpenAIChatFormatter().format(view)) == []
 
 
+async def test_what_thoughts_carry_beside_their_words_is_counted() -> None:
+    signature = "EqQBCgYI" * 500
+    plain, sealed = (
+        [UserMsg("Ada", "Go on."), AssistantMsg("worker", [ThinkingBlock(thinking="Hm.", **more), call("a")])]
+        for more in ({}, {"signature": signature})
+    )
+    least, most = [
+        (await shown(messages))[1].conversation.stats.history_tokens for messages in (plain, sealed)
+    ]
+    assert len(signature) / 4 <= most - least <= len(signature) / 4 + 20
+
+
 async def test_what_leaves_is_a_run_of_blocks_and_the_rest_of_the_message_stays() -> None:
     rounds = [
         block
