@@ -42,5 +42,6 @@ async def test_what_is_sent_is_valid_within_the_budget_and_as_counted(form: str,
         assert theirs <= budget, number
         views, counted, sent_tokens = views + 1, counted + sent.counted, sent_tokens + theirs
     assert views
-    # In Anthropic's form there is room for the thoughts that a turn may be lent.
-    assert (0.8 if form == "anthropic" else 0.9) * counted <= sent_tokens <= 1.1 * counted
+    # More is counted than goes out where a turn of Anthropic's form may yet be lent its thoughts, and where
+    # Pydantic AI leaves out what stands before a compaction.
+    assert (0.5 if form == "anthropic" else 0.9) * counted <= sent_tokens <= 1.1 * counted
