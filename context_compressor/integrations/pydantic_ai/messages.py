@@ -214,7 +214,12 @@ class Chats:
             written += self._steering(done, group.native)
             written.append(self._written(group, is_first=group.native >= done))
             done = max(done, group.native + 1)
-        written += self._steering(done, len(self.messages))
+        steering = list(self._steering(done, len(self.messages)))
+        ends = steering and isinstance(steering[-1], ModelResponse)
+        if ends and isinstance(self.messages[-1], ModelRequest):  # a request ends with what is asked
+            written[-1:] = [*steering, *written[-1:]]
+        else:
+            written += steering
         # Anthropic refuses what the model opens.
         if written and isinstance(written[0], ModelResponse) and isinstance(self.messages[0], ModelRequest):
             written.insert(0, ModelRequest([UserPromptPart(OPENING)]))
