@@ -223,7 +223,7 @@ second for all that a memory needs: whoever only counts tokens or reads chat dic
 
 
 def _names() -> list[str]:
-    """Return what `import *` brings: all names but those whose extra is missing, which would fail it."""
+    """Return the names that `import *` brings: those whose extra is missing would make it fail."""
     from context_compressor.errors import is_extra_missing
 
     return [name for name, module in _MODULES.items() if not is_extra_missing(module)]

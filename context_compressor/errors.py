@@ -141,7 +141,7 @@ _EXTRAS = {"fsspec": "fsspec", "redis": "redis", "sqlalchemy": "sql"}
 
 
 def is_extra_missing(module: str) -> bool:
-    """Tell whether a module of ours, such as "backends.redis_store", is over a package that is missing."""
+    """Tell whether a module of ours, such as "backends.redis_store", needs a package that is missing."""
     package = module.rpartition(".")[2].partition("_")[0]
     return package in _EXTRAS and find_spec(package) is None
 
@@ -165,13 +165,13 @@ def naming_extras() -> Iterator[None]:
 
 
 _SHORTEST_SECRET = 3
-"""Characters; what is shorter stands in any text by chance."""
+"""Characters. Shorter secrets are not looked for in texts: they are found in any text by chance."""
 
 
 def shown_url(url: str) -> str:
     """Return a URL that may be shown: without a password, and without the values of its query.
 
-    What could be read in two ways, since a password has "?" or "#" in it, is hidden as a whole.
+    A URL that can be read in two ways, since its password has "?" or "#" in it, is hidden whole.
     """
     scheme, mark, rest = url.partition(":")
     slashes = rest[: len(rest) - len(rest.lstrip("/"))]
@@ -181,7 +181,7 @@ def shown_url(url: str) -> str:
     if ":" in named:
         named = f"{named.partition(':')[0]}:***"
     elif at and len(slashes) == 2:
-        named = "***"  # a name alone may be a token; behind a third slash it is a path
+        named = "***"  # a user name alone may be a token; "@" behind a third slash belongs to a path
     bare = re.split(r"[?#]", place)[0]
     said = place[len(bare) + 1 :].split("&")
     names = "&".join(f"{one.partition('=')[0]}=***" if "=" in one else "***" for one in said)
@@ -220,12 +220,12 @@ def check_members(
 def check_options(
     options: Iterable[str], *takers: Callable[..., Any], known: Iterable[str] = (), what: str = "option"
 ) -> None:
-    """Refuse an option by name that there is not, and name the nearest that there is.
+    """Refuse an option that does not exist, and name the nearest one that does.
 
     Args:
         options: names that were given.
-        takers: functions and classes whose arguments there are.
-        known: others that there are; where none is near, these are named.
+        takers: functions and classes whose arguments are valid names.
+        known: other names that exist; they are listed where none is near.
         what: what an option is called.
     """
     names = [*known]

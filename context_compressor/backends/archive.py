@@ -31,10 +31,11 @@ from context_compressor.offload.store import REF_PATTERN, ref_of
 FORMAT = "context-compressor session"
 VERSION = 1
 MAX_BYTES = 512 * 2**20
-"""What the lines of an archive may take in memory: some 200,000 messages, or one of 300 MB."""
+"""Bytes that the lines of an archive may take in memory: enough for some 200,000 messages, or one of 300
+MB."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _PER_BYTE = 24
-"""Bytes of memory for one outside of strings, where "{}," makes an object."""
+"""Bytes of memory that a byte outside of strings may take: "{}," makes an object."""
 _GZIP = b"\x1f\x8b"
 
 

@@ -57,7 +57,7 @@ def claim(connection: sa.Connection, session: Any, name: str, holder: str, secon
         return bool(connection.execute(sa.delete(leases).where(this, known.holder == own)).rowcount)
     milliseconds = math.ceil(seconds * 1000)
     until = now + milliseconds
-    # One that is to last for longer than any was granted for is from before the clock was set back.
+    # No lease is granted for so long: this one was made before the clock was set back.
     is_over = sa.or_(known.until <= now, known.until > now + 2 * milliseconds)
     # Whoever only asks takes no lock.
     found = connection.execute(sa.select(known.holder, is_over).where(this)).one_or_none()

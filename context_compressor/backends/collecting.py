@@ -19,7 +19,7 @@ from context_compressor.offload.folders import ABANDONED_SECONDS
 from context_compressor.offload.store import OffloadStore, StoredText
 
 WAIT_SECONDS = 5.0
-"""How long to wait for others who use a file of SQLite's."""
+"""Seconds to wait for others who use an SQLite file."""
 BRANCH_SECONDS: float = CompressionConfig.model_fields["branch_seconds"].default
 
 
@@ -142,7 +142,7 @@ async def collect_texts(
 
 
 def _without_left(key: str, branch_seconds: float, record: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a state as it is to stand; None: as it is."""
+    """Return what a state becomes; None: it stays as it is."""
     if record is None:
         return None
     changed, _ = tidied(record, key, time.time(), branch_seconds)

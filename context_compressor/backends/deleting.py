@@ -60,8 +60,8 @@ class Deletion:
     def certificate(self) -> str:
         """Return the deletion as a text in JSON, an object a line, for people and programs.
 
-        It has no word of what was deleted, nor a hash of it: short texts could be guessed by that. Where
-        places are named by hashes, as those of texts are, stand numbers, the same for the same.
+        It has no word of what was deleted, nor a hash of it: short texts could be guessed by that. Numbers
+        stand for the hashes that name places of texts, the same number for the same hash.
         """
         numbers: dict[str, str] = {}
 
@@ -137,7 +137,7 @@ async def delete_session(
     try:
         is_there = (await history.head()).number
     except InvalidStateError:
-        is_there = 1  # what is left of it goes
+        is_there = 1  # the rest of it is removed
     if not is_there:
         raise InvalidArgumentError(
             f"there is no session {session_id!r} of user {user_id!r} ({directory.place})"

@@ -43,7 +43,7 @@ _PAUSE_SECONDS = 0.5
 _OVERWRITES = "context_compressor_overwrites"
 """Where a connection says that what is removed by it is overwritten."""
 _ABANDONED_SECONDS = 5.0
-"""How long a server has to answer what nobody waits for any more, before the connection is closed."""
+"""Seconds for which a server may take to end a cancelled transaction, before the connection is closed."""
 
 
 def _attempts(error: DBAPIError) -> int:
@@ -61,14 +61,14 @@ def _attempts(error: DBAPIError) -> int:
 
 
 _PARENTS: list[sa.Pool] = []
-"""Pools of a process that was forked: to close what is in them could undo what it is writing."""
+"""Pools of the parent process, kept after a fork: closing them could break what the parent is writing."""
 
 
 async def _take_over(engine: AsyncEngine) -> None:
     """Let go of connections that a parent process, or a loop that has ended, opened.
 
     Raises:
-        LoopError: they are to a database in the memory of the parent.
+        LoopError: the database lies in the memory of the parent process.
     """
     left = left_by(engine)
     is_in_memory = engine.dialect.name == "sqlite" and sqlite_file(engine) is None
@@ -80,12 +80,12 @@ async def _take_over(engine: AsyncEngine) -> None:
         _PARENTS.append(engine.sync_engine.pool)
         engine.sync_engine.dispose(close=False)
     elif left == "loop" and not is_in_memory:
-        # SQLite's connections answer to any loop, so they can be closed; others went with theirs.
+        # SQLite's connections can be closed from any loop; those of other drivers ended with their loop.
         await (engine.dispose() if engine.dialect.name == "sqlite" else engine.dispose(close=False))
 
 
 class _Unwanted(Exception):
-    """Nobody waits for the transaction any more."""
+    """The caller was cancelled, and nobody waits for the transaction any more."""
 
 
 def is_full(error: BaseException) -> bool:
@@ -139,7 +139,7 @@ async def in_transaction(
                 if overtaken == _ATTEMPTS:
                     break
             except DBAPIError as error:
-                is_lost = error.connection_invalidated and not is_ending  # and all that was done with it
+                is_lost = error.connection_invalidated and not is_ending  # and with it all that was done
                 if attempt + 1 >= (_ATTEMPTS if is_lost else _attempts(error)) or not is_wanted():
                     raise
                 logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
@@ -154,7 +154,7 @@ async def in_transaction(
 
 @contextmanager
 def hiding_parameters() -> Iterator[None]:
-    """Let errors tell no parameters, which are texts of messages: errors get into logs and events."""
+    """Hide parameters in errors: they are texts of messages, and errors get into logs and events."""
     try:
         yield
     except StatementError as error:
@@ -163,7 +163,7 @@ def hiding_parameters() -> Iterator[None]:
 
 
 def thoroughly(work: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Return work on a connection, or a session, by which SQLite overwrites what is removed."""
+    """Return work that runs with `secure_delete`, so that SQLite overwrites what is removed."""
 
     def run(given: Any) -> T:
         connection: sa.Connection = given if isinstance(given, sa.Connection) else given.connection()
@@ -176,11 +176,11 @@ def thoroughly(work: Callable[[Any], T]) -> Callable[[Any], T]:
 
 
 async def empty_log(engine: AsyncEngine, wait_seconds: float = 0.0) -> bool:
-    """Empty SQLite's log, where earlier states of a row are; tell whether that is done, or nothing to do.
+    """Empty SQLite's log, which holds earlier states of rows; tell whether it is empty now.
 
     Args:
         engine: over the file.
-        wait_seconds: how long to wait for others who use it; what is left the next removal takes along.
+        wait_seconds: how long to wait for others who use it. What is left is emptied by the next removal.
     """
     if sqlite_file(engine) is None:
         return True
@@ -198,7 +198,7 @@ async def empty_log(engine: AsyncEngine, wait_seconds: float = 0.0) -> bool:
 
 
 def abandoned_seconds(engine: AsyncEngine) -> float | None:
-    """Return for how long work goes on that nobody waits for: SQLite's own waiting has an end."""
+    """Return how many seconds a cancelled transaction may take; None for SQLite, whose own waits end."""
     return None if engine.dialect.name == "sqlite" else _ABANDONED_SECONDS
 
 
@@ -209,15 +209,15 @@ _READY: WeakSet[AsyncEngine] = WeakSet()
 _LAST_SECONDS = 1.0
 """How long closing waits for connections that are in use."""
 _WAIT_SECONDS = 600
-"""How long a call waits for a connection that others use."""
+"""Seconds for which a call waits for a connection that others use."""
 _POOL: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": _WAIT_SECONDS}
 """SQLite has one writer at a time: connections of one process would only wait for each other."""
 _SERVERS: dict[str, Any] = {"pool_pre_ping": True, "pool_timeout": _WAIT_SECONDS}
-"""Of servers: they, and what stands before them, close connections that are idle."""
+"""Options for engines of servers: these, and proxies before them, close idle connections."""
 
 
 def sqlite_file(given: AsyncEngine | sa.URL) -> Path | None:
-    """Return the file of an engine or a URL, if that is SQLite's over one."""
+    """Return the SQLite file of an engine or a URL, or None where it has none."""
     url = given.url if isinstance(given, AsyncEngine) else given
     name = url.database or ""
     if url.query.get("uri"):
@@ -241,10 +241,11 @@ def engine_for(url: str) -> AsyncEngine:
 
         @event.listens_for(engine.sync_engine, "do_connect")
         def make(*_: object) -> None:
-            # SQLite makes files that everybody may read. Those beside the database have its mode.
+            # SQLite makes files that everybody may read. It gives the files beside a database the mode of
+            # that one.
             file = sqlite_file(engine)
             if file is not None and engine.url.query.get("mode") in (None, "rwc"):
-                with suppress(OSError):  # it is there; or SQLite says what is wrong
+                with suppress(OSError):  # it exists, or SQLite will say what is wrong
                     os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
         @event.listens_for(engine.sync_engine, "connect")
@@ -293,7 +294,7 @@ async def make_tables(engine: AsyncEngine) -> None:
     def make(connection: sa.Connection) -> int:
         metadata.create_all(connection)
         there = {column["name"] for column in sa.inspect(connection).get_columns(sessions.name)}
-        if sessions.c.writes.name not in there:  # tables of an earlier release, which can go on with them
+        if sessions.c.writes.name not in there:  # an earlier release made them, and may go on using them
             added = sa.schema.CreateColumn(sessions.c.writes).compile(dialect=connection.dialect)
             connection.exec_driver_sql(f"ALTER TABLE {sessions.name} ADD COLUMN {added}")
         version = sa.select(schema.c.version)

@@ -66,7 +66,7 @@ class FsspecOffloadStore(PackedOffloadStore):
         super().__init__(Packing(compress_above, encryption_key), name, max_bytes)
         if not isinstance(url, str) or not url:
             raise InvalidArgumentError(f"url: expected such as 's3://bucket/texts', got {url!r}")
-        for option in options:  # a file system passes over what it does not know
+        for option in options:  # a file system ignores options that it does not know
             if near := get_close_matches(option, signature(FsspecOffloadStore).parameters, n=1, cutoff=0.8):
                 raise InvalidArgumentError(f"{option}: there is no such option; did you mean {near[0]}?")
         try:
@@ -115,7 +115,7 @@ class FsspecOffloadStore(PackedOffloadStore):
         return True
 
     async def _replace(self, ref: str, data: bytes) -> None:
-        if self._protocol in ("file", "local"):  # which writes in steps, and for everybody to read
+        if self._protocol in ("file", "local"):  # fsspec would write in steps, and so that everybody can read
             await asyncio.to_thread(_write_file, Path(self._path(ref)), data)
         else:
             await self._do("pipe_file", self._path(ref), data)

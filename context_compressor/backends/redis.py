@@ -80,7 +80,7 @@ _ATTEMPTS = 1_000
 
 
 class _Writers:
-    """Those of a process who write to one session: of many that do so at once all but one would try again."""
+    """One writer of a process to a session at a time: of many at once all but one would have to try again."""
 
     lock = LoopLock()
 
@@ -307,7 +307,7 @@ class RedisHistory:
         return bool(await self._claim([self._leases], [digest(name), digest(holder), milliseconds, ttl]))
 
     async def _told(self, fields: list[str]) -> Any:
-        """Return fields of the head, unless one of the keys was lost."""
+        """Return fields of the head; refuse a session that has lost one of its keys."""
         lost, values = await self._look(self._keys, fields)
         if lost:
             raise self._evicted(int(lost))

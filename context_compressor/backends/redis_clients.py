@@ -20,7 +20,7 @@ Client = Redis | RedisCluster
 
 _RETRIES = 3
 _WAIT_SECONDS = 600
-"""How long a call waits for a connection that others use."""
+"""Seconds for which a call waits for a connection that others use."""
 
 
 def check_keys(key_prefix: object, key_ttl: object) -> None:
@@ -32,10 +32,10 @@ def check_keys(key_prefix: object, key_ttl: object) -> None:
 
 
 def _pooled(**options: Any) -> dict[str, Any]:
-    """Return options of a pool: whoever finds all connections in use waits for one.
+    """Return options of a pool in which calls wait for a connection when all are in use.
 
-    Servers, and what stands before them, close connections that are idle: the next command on one is sent
-    again. None of ours comes to something else the second time.
+    Servers, and proxies before them, close idle connections. The next command on such a one is sent again.
+    Each of our commands has the same result when it is sent twice.
     """
     retry = Retry(ExponentialBackoff(cap=0.5, base=0.02), _RETRIES)
     lost = [ConnectionError, TimeoutError]
@@ -66,7 +66,7 @@ def client_for(url: str, name: str = "url_or_pool", **options: Any) -> Client:
         raise InvalidArgumentError(
             f"{name}: {without_secrets(error, url)}; expected such as 'redis://localhost:6379/0', and in a "
             "password %2F for /, %23 for #, %3F for ?, %40 for @"
-        ) from None  # that error shows pieces of the URL
+        ) from None  # the error of redis-py shows pieces of the URL
     return made
 
 
@@ -86,13 +86,13 @@ _LOOKED_AT: WeakSet[Client] = WeakSet()
 
 
 async def look_at_eviction(client: Client, has_ttl: bool) -> None:
-    """Warn once of a server that evicts keys when its memory is full: a session would lose one alone."""
+    """Warn once of a server that evicts keys when its memory is full: a session would lose single keys."""
     if client in _LOOKED_AT:
         return
     _LOOKED_AT.add(client)
     try:
         told: Any = await client.info("memory")
-    except RedisError:  # it may not be asked
+    except RedisError:  # this user may not ask
         return
     policy = str(told.get("maxmemory_policy", ""))
     if told.get("maxmemory") and policy.startswith("allkeys" if not has_ttl else ("allkeys", "volatile")):
@@ -104,20 +104,20 @@ async def look_at_eviction(client: Client, has_ttl: bool) -> None:
 
 
 async def close(client: Client) -> None:
-    """Close a client's connections, but for those of a parent process, or of a loop that has ended."""
+    """Close a client's connections, except those of a parent process or of a loop that has ended."""
     if _take_over(client):
         await client.aclose()
 
 
 def _take_over(client: Client) -> bool:
-    """Let go of connections that are not this loop's; tell whether there are none: a cluster's stay."""
+    """Let go of connections of other loops; return whether none are left. Those of a cluster stay."""
     if left_by(client, takes_over=not isinstance(client, RedisCluster)) is None:
         return True
     if isinstance(client, RedisCluster):
         return False
     pool: Any = client.connection_pool
     pool.reset()
-    for name in ("_condition", "_lock"):  # which belong to the loop where somebody waited for them
+    for name in ("_condition", "_lock"):  # they belong to the loop in which somebody waited
         if hasattr(pool, name):
             setattr(pool, name, type(getattr(pool, name))())
     return True
@@ -129,7 +129,7 @@ async def make_ready(client: Client) -> None:
     Connections that a parent process, or a loop that has ended, opened are let go of.
 
     Raises:
-        LoopError: a client of a cluster has such ones.
+        LoopError: the client is one of a cluster, which cannot let go of them.
     """
     if not _take_over(client):
         raise LoopError(

@@ -36,7 +36,7 @@ class RedisStates:
         key_ttl: seconds after which a state that nobody gets or sets is gone; None: never.
 
     Raises:
-        InvalidArgumentError: an argument is none of that.
+        InvalidArgumentError: an argument has another type, or makes no sense.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class RedisStates:
     async def exchange(
         self, key: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
     ) -> None:
-        """Put another state in the place of one; no other process changes it meanwhile.
+        """Change the state under a key, while no other process changes it.
 
         Args:
             key: under which it stands.
-            change: is given what stands there, or None, and returns what is to; None: it stays as it is.
+            change: takes the state that is there, or None, and returns the new one; None leaves it as it is.
 
         Raises:
-            ConflictError: others change it all the time.
+            ConflictError: others changed it at each of many attempts.
         """
         name = self._name(key)
         await make_ready(self._client)
@@ -92,12 +92,12 @@ class RedisStates:
         raise ConflictError(f"the state under {key!r} changes too fast to write to it; try again", number=0)
 
     async def delete(self, key: str) -> None:
-        """Forget what stands under a key; nothing is fine."""
+        """Remove the state under a key; there may be none."""
         await make_ready(self._client)
         await self._client.delete(self._name(key))
 
     async def keys(self) -> list[str]:
-        """Return the keys under which something stands, sorted; every key of the server is looked at."""
+        """Return the keys that have a state, sorted. Looks at every key of the server."""
         await make_ready(self._client)
         names = [
             stem_under(self._prefix, one) for one in await digests_under(self._client, self._prefix, "state")

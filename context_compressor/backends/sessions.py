@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from context_compressor.memory.history import Change, Head, History
 from context_compressor.offload.store import REF_PATTERN
 
-if TYPE_CHECKING:  # their packages are extras
+if TYPE_CHECKING:  # their packages may be missing
     from context_compressor.backends.redis_states import RedisStates
     from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
 
@@ -91,7 +91,7 @@ class SessionDirectory(ABC):
         """Return the states of adapters beside the sessions."""
 
     async def _refs_of_states(self) -> list[set[str]]:
-        """Return the refs that states of adapters name, and some more, maybe; a set for each with some."""
+        """Return the refs that states of adapters name, a set for each that names some; maybe too many."""
         states = self.states()
         found = [await states.get(key) for key in await states.keys()]
         named = [set(REF_PATTERN.findall(json.dumps(record))) for record in found]

@@ -279,7 +279,7 @@ class SQLAlchemyHistory:
         """Run statements on a connection: in a transaction of their own, or in the caller's."""
         await make_tables(self._engine)
         if self._within is not None:
-            # Whoever is cancelled ends his transaction, which must not meet a statement that is under way.
+            # A cancelled caller ends the transaction; no statement may be under way then.
             with hiding_parameters():
                 return await to_its_end(
                     lambda _: self._run_within(work, is_write),

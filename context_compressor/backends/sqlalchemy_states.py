@@ -28,7 +28,7 @@ class SQLAlchemyStates:
         engine: a URL, whose engine is closed by `close`, or an `AsyncEngine`, which stays the caller's.
 
     Raises:
-        InvalidArgumentError: neither.
+        InvalidArgumentError: it is neither.
     """
 
     def __init__(self, engine: AsyncEngine | str) -> None:
@@ -54,16 +54,16 @@ class SQLAlchemyStates:
     async def exchange(
         self, key: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
     ) -> None:
-        """Put another state in the place of one; no other process changes it meanwhile.
+        """Change the state under a key, while no other process changes it.
 
         Args:
             key: under which it stands.
-            change: is given what stands there, or None, and returns what is to; None: it stays as it is.
+            change: takes the state that is there, or None, and returns the new one; None leaves it as it is.
         """
         where = _is(key)
 
         def write(connection: sa.Connection) -> None:
-            # Whoever else writes there waits for this row, and SQLite for the transaction.
+            # Other writers wait for this row; over SQLite they wait for the whole transaction.
             held = connection.execute(sa.update(states).where(where).values(number=states.c.number + 1))
             found = None
             if held.rowcount:
@@ -84,11 +84,11 @@ class SQLAlchemyStates:
         await self._run(write)
 
     async def delete(self, key: str) -> None:
-        """Forget what stands under a key; nothing is fine."""
+        """Remove the state under a key; there may be none."""
         await self._run(lambda connection: connection.execute(sa.delete(states).where(_is(key))))
 
     async def keys(self) -> list[str]:
-        """Return the keys under which something stands, sorted."""
+        """Return the keys that have a state, sorted."""
         wanted = sa.select(states.c.key)
         found = await self._run(lambda connection: connection.execute(wanted).scalars().all(), is_write=False)
         return sorted(map(from_bytes, found))

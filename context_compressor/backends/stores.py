@@ -34,7 +34,7 @@ T = TypeVar("T")
 _PLAIN, _SMALLER, _SEALED = 0, 1, 2
 """Bits of the first byte: compressed by zstd, encrypted."""
 _MOST_UNPACKED = 256 * 2**20
-"""Bytes of a text that is compressed; a larger one is not, so that no small text fills the memory."""
+"""Bytes above which a text is not compressed, so that no small stored text unpacks to fill the memory."""
 _OFF_LOOP_BYTES = 65_536
 """Packing more than this takes a thread."""
 _COUNTED_SECONDS, _FULL_SECONDS = 60.0, 1.0

@@ -44,8 +44,8 @@ sessions = Table(
     Column("learnt_number", _NUMBER, nullable=False),
     Column("writes", String(NAMES_CHARACTERS)),
 )
-"""A row for each session: where its history stands. `writes` are the names of the last ones: tables of
-earlier releases get that column, and those who write by them give none."""
+"""A row for each session: where its history stands. `writes` has the names of the last writes. Tables of
+earlier releases get that column; processes of those releases leave it empty."""
 Index(f"{_PREFIX}by_user", sessions.c.user_digest)
 messages = Table(
     f"{_PREFIX}messages",

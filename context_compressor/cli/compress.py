@@ -56,7 +56,7 @@ STDIN = "-"
 _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
 _LEAST_BUDGET = 1_000
-"""Tokens below which a saving says nothing: next to no conversation is worked on in so little."""
+"""Budgets in tokens below which no saving is reported: hardly any real work is done in so little."""
 _MAX_STAND_INS = 12
 _MAX_NOTES = 8
 """Lines of a table, and notes below it; `--json` has all."""
@@ -278,7 +278,7 @@ def _saved(counts: dict[str, Any]) -> str:
 
 
 def _counts(reports: Sequence[SessionReport], budget: int) -> dict[str, Any]:
-    """Return what sessions come to together; at a budget that fits no conversation no saving is told."""
+    """Return the sums over all sessions; at a very small budget without a saving."""
     before = sum(report.stats.history_tokens for report in reports)
     after = sum(report.stats.view_tokens for report in reports)
     is_told = budget >= _LEAST_BUDGET

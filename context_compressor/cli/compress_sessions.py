@@ -48,7 +48,7 @@ class StandIn:
     """A message of the view that stands for what left it."""
 
     kind: str
-    """`stub`, `segment`, `placeholder` or `thoughts`, which nothing stands for."""
+    """`stub`, `segment`, `placeholder` or `thoughts`; nothing in the view stands for thoughts."""
     refs: tuple[str, ...]
     covers: tuple[int, ...]
     """Indexes of the messages it stands for."""
@@ -69,7 +69,7 @@ class SessionReport:
     notes: tuple[str, ...] = ()
     """What the user should know: failures first, what was left out, repairs, calls that wait for results."""
     failures: tuple[str, ...] = ()
-    """Of these, the failures of a summariser, which were got over."""
+    """Those notes that tell of a summariser that failed; rules wrote the summary instead."""
 
     @property
     def refs(self) -> list[str]:
@@ -155,7 +155,7 @@ class Compressor:
         )
 
     async def _store_thoughts(self, history: Sequence[Msg], namespace: str) -> list[StandIn]:
-        """Store what was thought in replies of thoughts alone, which cannot be sent; return where it is."""
+        """Store replies of thoughts alone, which no provider takes; return where they are stored."""
         store = FileOffloadStore(self.store, namespace)
         found = []
         for index, msg in enumerate(history):
@@ -265,7 +265,7 @@ def _is_done(note: str, session: Session, written: set[str]) -> bool:
 
 
 def _in_words(note: str, session: Session) -> str:
-    """Return what was noted of a message with the place where it stands, as the tables name it."""
+    """Return a note on a message, with its place as the tables name it."""
     found = _MESSAGE_INDEX.search(note)
     if found is None:
         return note

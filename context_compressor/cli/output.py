@@ -138,7 +138,7 @@ def write_output(name: str, text: str, option: str = "--output") -> None:
 
 
 def _mode_for(path: Path) -> int:
-    """Return the mode of the file that is replaced, or that of a new file of this user's."""
+    """Return the mode of the file that is replaced, or the mode that a new file of this user gets."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

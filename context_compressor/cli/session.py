@@ -156,7 +156,7 @@ def show_session(
 
 
 def _role_of(msg: Msg) -> str:
-    """Return whose message it is; results of calls, which are system messages here, are of a tool."""
+    """Return the role of a message; results of calls, which are stored as system messages, are of a tool."""
     is_result = msg.role != "assistant" and 0 < len(tool_results(msg)) == len(msg.content)
     return "tool" if is_result else msg.role
 
@@ -365,7 +365,7 @@ def collect(
 ) -> int:
     """Remove the texts of a store that no live ledger, nor state of an adapter, of these databases names.
 
-    What the lists of adapters have not said for an hour goes from their states.
+    Also remove from states of adapters what their lists have not said for an hour.
 
     A session that is kept elsewhere, and whose texts lie there, would lose them: name all databases.
     """

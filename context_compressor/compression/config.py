@@ -219,13 +219,13 @@ def as_config(
     Args:
         config: all of them.
         fields: some.
-        takers: what was called with them; the names of its other arguments may be meant, too.
+        takers: the functions that were given them; the names of their other arguments may be meant, too.
 
     Raises:
         InvalidArgumentError: both ways, or a field that there is not.
         ValueError: thresholds that cannot be, or cannot work together.
     """
-    current = [name for name in fields if name != "cached_price"]  # the config tells what became of that
+    current = [name for name in fields if name != "cached_price"]  # the config says what took its place
     check_options(current, *takers, known=_names(), what="field")
     if config is None:
         return CompressionConfig(**fields)

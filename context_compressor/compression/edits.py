@@ -102,7 +102,7 @@ class SegmentEdit:
     """Tokens of the messages that it covers, at whatever depth, each result as far as a summariser reads it;
     0: not known, as in states of earlier releases."""
     words_ref: Ref | None = None
-    """Where its words are in the store; they may be here as well. Without `text` they are there alone."""
+    """Ref of its words in the store. If `text` is empty, the words are there alone."""
     items_ref: Ref | None = None
     """Of a segment that merged others, `ref_of` the transcript of its own items alone: by that it can be
     checked without the words of the others. Not stored; None where it was not reckoned yet."""
@@ -140,10 +140,10 @@ def kept_refs_of(edit: Edit) -> tuple[str, ...]:
 
 
 def refs_in(edits: Iterable[Any]) -> Iterator[str]:
-    """Yield what edits of a ledger name in the store, given as `edit_to_dict` wrote them.
+    """Yield the refs that edits of a ledger name, given as `edit_to_dict` wrote them.
 
     Raises:
-        InvalidStateError: one of them is no edit: then nobody can tell what it names.
+        InvalidStateError: one of them is no edit, so its refs cannot be told.
     """
     for edit in edits:
         if not isinstance(edit, Mapping):
@@ -181,7 +181,7 @@ def with_words(edit: EditT, stored: str) -> EditT:
     """Return an edit with its words, as `words_of` gave them.
 
     Raises:
-        KeyError, TypeError, ValueError: it did not give them.
+        KeyError, TypeError, ValueError: `words_of` did not write this text.
     """
     words = json.loads(stored)
     if not (isinstance(words["text"], str) and words["text"]):

@@ -125,7 +125,7 @@ class ViewItem:
 
     @cached_property
     def loaded_tools(self) -> frozenset[str]:
-        """The names of the tools that it loads, without which they are not called."""
+        """The names of the tools that it loads: they can be called only while it stands."""
         return tools_loaded_by(self.source)
 
     @cached_property

@@ -92,7 +92,7 @@ class Ledger:
         return len(self._edits) - len(self._segments)
 
     def holds(self, edit: Edit) -> bool:
-        """Tell whether an edit holds as it is."""
+        """Tell whether this very edit is live."""
         return self._edits.get(name_of(edit)) is edit
 
     def stubs_of(self, item: ItemKey) -> Mapping[PartPath, StubEdit]:
@@ -240,7 +240,7 @@ class Ledger:
             self._forget(earlier)
 
     def replace(self, edit: Edit) -> None:
-        """Let an edit, of the same items and children, be known in other words or without them."""
+        """Exchange an edit for the same one with other words, or without words."""
         earlier = self._edits[name_of(edit)]
         self._edits[name_of(edit)] = edit
         self._name(edit)
@@ -366,7 +366,7 @@ class Ledger:
         """Return the ledger as JSON-like data; `load` reads it back.
 
         Args:
-            with_words: whether edits have their words; else each names where those belong in the store.
+            with_words: whether edits hold their words; else each names the ref of its words in the store.
         """
         edits = self._edits.values() if with_words else map(_bare, self._edits.values())
         return {

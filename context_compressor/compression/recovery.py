@@ -183,7 +183,7 @@ class Recovery:
         is_answering = True
         lost: list[str] = []
         while shown := self._ledger.shown_without_words():
-            for edit in filter(self._ledger.holds, shown):  # one may go with another
+            for edit in filter(self._ledger.holds, shown):  # a withdrawal may take others with it
                 try:
                     if not is_answering:
                         raise OffloadNotFoundError(f"{edit.words_ref} was not asked for")

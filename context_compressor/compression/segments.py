@@ -256,7 +256,7 @@ class SegmentMaker:
         return context, room - max(0, left), told
 
     def _request(self, read: Sequence[Msg], max_tokens: int, context: Sequence[Msg]) -> SummaryRequest:
-        """Return the request; a summary that comes first, of a merge, is the text that is to be updated."""
+        """Return the request. In a merge, a summary that comes first is the text to update."""
         messages, previous = list(read), None
         if len(messages) > 1 and is_segment(messages[0]):
             previous = messages.pop(0).get_text_content()
@@ -333,7 +333,7 @@ def _summary_message(summary: str) -> Msg:
 
 
 def _without_compaction(msg: Msg) -> list[Msg]:
-    """Return a message as summarisers read it; a summary in it that a provider wrote is one of its own."""
+    """Return a message as summarisers read it; a summary by a provider becomes a message of its own."""
     blocks = msg.get_content_blocks()
     words = [found for block in blocks if (found := compacted_words(block)) is not None]
     if not words:

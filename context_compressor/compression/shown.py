@@ -224,7 +224,7 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
 
 
 def own_words_in(transcript: str, ref: str, ledger: Ledger) -> list[tuple[int, int]]:
-    """Return where words of ours stand in the text under a ref: segments that were merged, and stubs."""
+    """Return where the text under a ref holds words of the memory: merged segments, and stubs."""
     spans: list[tuple[int, int]] = []
     for segment in ledger.segments():
         if segment.ref == ref:

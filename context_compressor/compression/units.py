@@ -46,7 +46,8 @@ class Unit:
     recent: bool = False
     """Among the last messages, which stay word for word as long as the budget allows."""
     callers: list[Unit] = field(default_factory=list)
-    """Those that call tools which it loads: it is kept while they stand, and fixed where one of them is."""
+    """The units that call tools which it loads. It stays while they stand, and cannot leave if one of them
+    cannot."""
 
     @property
     def compressible(self) -> bool:
@@ -90,7 +91,7 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     request = newest_request(units)
     if request is not None and not request.recent:
         request.kept = True  # however long the agent has been at work on it
-    # What came before the newest stands in it, and in nothing that can be read.
+    # The newest one alone holds what came before it.
     sealed = [unit for unit in units if not unit.segment and any(item.is_sealed for item in unit.items)]
     for unit in sealed[-1:]:
         unit.kept = True
@@ -111,7 +112,7 @@ def _keep_loaders(units: Sequence[Unit]) -> None:
 
 
 def with_callers(units: Iterable[Unit]) -> list[Unit]:
-    """Return units and those that cannot stay without them, since they call what these load."""
+    """Return units, and the units that call tools which these load: they leave together."""
     found: dict[ItemKey, Unit] = {}
     todo = list(reversed([*units]))
     while todo:
