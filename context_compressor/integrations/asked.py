@@ -60,7 +60,7 @@ class AskedModel(ProviderSummarizer):
 
 
 def name_of(model: object) -> str:
-    """Return what stands for a framework's model: its class, name and address, as far as it has them."""
+    """Return a key for a framework's model: its class, name and address, as far as it has them."""
     said = (getattr(model, name, None) for name in ("model_name", "model", "base_url", "openai_api_base"))
     return " ".join([type(model).__name__, *(str(one) for one in said if one)])
 
@@ -69,7 +69,7 @@ def check_tools(tools: object) -> bool:
     """Return whether an adapter is to offer read-back tools.
 
     Raises:
-        InvalidArgumentError: neither True nor False.
+        InvalidArgumentError: it is neither True nor False.
     """
     if not isinstance(tools, bool):
         raise InvalidArgumentError(f"tools: expected True or False, got {tools!r:.200}")

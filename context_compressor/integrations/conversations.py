@@ -55,7 +55,7 @@ MOST_MEMORIES = 64
 """Of those, so many have their memory at hand; the others' is made again from state and list, which takes
 some milliseconds for each hundred messages."""
 MOST_TOOLS_BESIDE = MOST_TOOLS - len(TOOL_NAMES - {COMPRESS_TOOL})
-"""Where a request has more tools of the caller's, ours are left out."""
+"""If a request has more tools of the caller's than this, ours are left out."""
 
 KeyOf = Callable[[Any], str | Awaitable[str | None] | None]
 """Returns the key of a request's conversation; None: it is found by its messages alone."""
@@ -90,9 +90,9 @@ class Conversation:
     notes: dict[str, Any] = field(default_factory=dict)
     """JSON-like data that an adapter keeps with it, saved with the state; what goes on from it shares it."""
     key: str | None = None
-    """What events call it."""
+    """The key that its events carry."""
     left_at: float | None = None
-    """Since when lists say something else in its place, in seconds since 1970; None: they do not."""
+    """When lists began to say something else in its place, in seconds since 1970; None: they do not."""
 
     @property
     def has_left(self) -> bool:
@@ -100,25 +100,25 @@ class Conversation:
         return bool(((self.state.get(SAVED_KEY) or {}).get("ledger") or {}).get("entries"))
 
     def to_saved(self) -> Saved:
-        """Return what is kept of it beyond this process."""
+        """Return its state as it is kept beyond this process."""
         said = {"spoken": self.spoken, "state": dict(self.state), "notes": self.notes}
         return said if self.left_at is None else {**said, "left_at": self.left_at}
 
     def goes_on_from(self, spoken: Sequence[str]) -> bool:
-        """Tell whether it begins with all that another one says."""
+        """Tell whether it begins with the whole list of another conversation."""
         return bool(spoken == self.spoken[: len(spoken)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known of a request's list."""
+    """What is known of the list of a request."""
 
     best: Conversation
     """The conversation that it goes on with."""
     elsewhere: Sequence[Conversation] = ()
-    """Those under its name that only other processes know."""
+    """Conversations under its name that only other processes know."""
     is_named: bool = True
-    """Whether the caller names it."""
+    """Whether the caller gave a key for it."""
     fault: Exception | None = None
     """Why what is kept under its name was not read."""
 
@@ -142,12 +142,12 @@ class Shown:
     may_offer: bool = False
     """Whether the request can offer the read-back tools, which its stand-ins then name."""
     model: str = ""
-    """Whom it goes to."""
+    """The model that it goes to."""
     refused: bool | int = False
-    """Whether it follows a refusal as too long, or the number of tokens that this named."""
+    """Whether it follows a refusal as too long; or the number of tokens that the refusal named."""
     follows_refused_tools: bool = False
     before: Conversation | None = field(default=None, repr=False)
-    """What it goes on from, where it offers tools that may be refused."""
+    """The state that it went on from, kept if it offers tools, which may be refused."""
 
     @property
     def offers_tools(self) -> bool:
@@ -298,7 +298,7 @@ class Conversations:
         return Call(self.config, one.store, self._summarizer, self._counter, self.form, self._with_words)
 
     async def _show(self, asked: Shown, found: _Found, spoken: list[str] | None = None) -> Shown:
-        """Return what is to be sent, given what that goes on from."""
+        """Return what to send, given the conversation that it goes on from."""
         earlier, now = asked.conversation, time.time()
         result = await self._compressed(asked, found.fault)
         state = result.state
@@ -321,7 +321,7 @@ class Conversations:
         return replace(made, before=asked.before or earlier if made.offers_tools else None)
 
     async def _compressed(self, asked: Shown, fault: Exception | None) -> CompressionResult:
-        """Return a view; made anew where what is kept of the conversation cannot be read, which is told."""
+        """Return a view. If the saved state cannot be read, make the view anew and report a failure."""
         earlier = asked.conversation
         tell = partial(self._tell, earlier.key)
         make = partial(
@@ -381,10 +381,10 @@ class Conversations:
     async def after_refusal(
         self, shown: Shown, error: BaseException | str, *, has_offered: bool | None = None
     ) -> Shown | None:
-        """Return what to send once more after a refusal; None: it says something else, or did so before.
+        """Return what to send once more after a refusal; None: nothing that is sent would help.
 
-        That is a smaller view where the request was too long, and one without our tools, of which it says
-        nothing, where a request with them was refused for tools.
+        If the request was too long, that is a smaller view. If a request with our tools was refused because
+        of tools, that is a view without them, which does not name them.
 
         Args:
             shown: what was refused.
@@ -447,7 +447,7 @@ class Conversations:
         saved, fault = await self._saved(name)
         for each in saved:
             for one in known:
-                if one.spoken == each["spoken"]:  # another process may have seen that it was left
+                if one.spoken == each["spoken"]:  # another process may have noted that its list was left
                     one.left_at = one.left_at or each.get("left_at")
             is_known = any(
                 one.state == each["state"]
@@ -467,9 +467,9 @@ class Conversations:
         return _Found(one, elsewhere, is_named, fault)
 
     def _known_as(self, name: str, state: Mapping[str, Any]) -> Conversation:
-        """Return the conversation that has this very state, its memory at hand; else one with that alone.
+        """Return the conversation that has this very state and its memory; else a new one over that state.
 
-        An older state, or a branch, finds the texts where the newest one of that name has them.
+        An older state, or a branch, finds its texts with the newest conversation of that name.
         """
         if not isinstance(state, Mapping):
             raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
@@ -484,10 +484,10 @@ class Conversations:
     # Keeping
 
     def _keep(self, shown: Conversation, found: _Found, now: float) -> list[Conversation]:
-        """Keep a conversation in the place of what it goes on from, and no more of all than is bounded.
+        """Keep a conversation in the place of the one it goes on from; drop the oldest beyond the bound.
 
         Returns:
-            Those in whose place it says something else, from now on.
+            Conversations in whose place its list says something else from now on.
         """
         left = list[Conversation]()
         for one in [*self._known.values(), *found.elsewhere]:
@@ -518,7 +518,7 @@ class Conversations:
         return over
 
     async def _saved(self, name: str) -> tuple[list[Saved], Exception | None]:
-        """Return what was saved under a name, and why it was not read."""
+        """Return what was saved under a name, and why it could not be read."""
         try:
             record = None if self._states is None else await _done(self._states.get(name))
         except Exception as error:
@@ -528,7 +528,7 @@ class Conversations:
         return saved or [], fault
 
     def _read(self, record: Any, name: str) -> tuple[list[Saved] | None, Exception | None]:
-        """Return the conversations of a record, None where it is not to be written over, and why."""
+        """Return the conversations of a record, or None if it must not be overwritten, and why not."""
         try:
             return [] if record is None else conversations_in(record, name), None
         except InvalidStateError as error:
@@ -542,13 +542,13 @@ class Conversations:
         left: Sequence[Conversation] = (),
         over: Sequence[Conversation] = (),
     ) -> None:
-        """Save what is known of a conversation, and what became of others that stand under a name.
+        """Save a conversation under a name, with what became of the others under it.
 
         Args:
             name: where to save.
-            now: it may have another name, or be known no more.
-            left: those in whose place lists say something else.
-            over: those that are to be forgotten.
+            now: the conversation; it may have another name by now, or be forgotten.
+            left: conversations in whose place lists say something else.
+            over: conversations to forget.
         """
         kept = [now] if now.name == name and id(now) in self._known else []
         gone = [*kept, *(one for one in over if one.name == name)]
@@ -620,7 +620,7 @@ async def key_of(key: KeyOf | None, request: Any) -> str | None:
 
 
 def _named(one: Conversation) -> set[str]:
-    """Return the refs that the state of a conversation names; what cannot be read names nothing."""
+    """Return the refs that the state of a conversation names; none if it cannot be read."""
     try:
         return named_in(one.state)
     except InvalidStateError:
@@ -628,15 +628,15 @@ def _named(one: Conversation) -> set[str]:
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
-    """Return how much two lists share: pieces at the beginning, and in all."""
+    """Return how many pieces two lists share at the beginning, and in all."""
     return count_same(one, other), len(set(one).intersection(other))
 
 
 def _departs(shown: Conversation, one: Conversation, *, is_named: bool) -> bool:
     """Tell whether a list says something else in the place of a conversation.
 
-    It begins as that did, or has at least half of it. Another name is, without a key, one whose first message
-    went: more than half of the list stands there.
+    It does if it begins like that one or has at least half of it. Under another name (no key, and the first
+    message was removed) more than half of the list has to stand there.
     """
     if not (one.spoken and shown.spoken):
         return False

@@ -151,7 +151,7 @@ class Compression(CustomLogger):
             return
         conversations, shown = call
         try:
-            # How often it is tried is for LiteLLM to say: each time it is smaller.
+            # LiteLLM decides how often it tries again; each view is smaller than the one before.
             smaller = await conversations.after_refusal(replace(shown, refused=False), exception)
         except Exception as error:  # the refusal is what the caller is to read
             logger.warning("no smaller view after a refusal: %s: %s", type(error).__name__, error)
@@ -222,7 +222,8 @@ def _remember(kept: OrderedDict[str, T], name: str, one: T) -> None:
 def _asked(model: str | Mapping[str, Any]) -> AskedModel:
     """Return a summariser that asks a model by its name, or with more arguments for `litellm.acompletion`.
 
-    Loggers hear nothing of it unless these say `"no-log": False`; hooks that come before a call find a mark.
+    Loggers do not see its calls unless the arguments say `"no-log": False`. Hooks that run before a call find
+    a mark in the metadata.
     """
     arguments = {"no-log": True, **({"model": model} if isinstance(model, str) else model)}
     if not isinstance(arguments.get("model"), str):

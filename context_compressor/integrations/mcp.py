@@ -54,9 +54,9 @@ PATH = "/mcp"
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """What a request over HTTP may hold: long conversations, images included. The SDK's own limit is 4 MiB."""
 IDLE_SECONDS = 600.0
-"""After which a client's session over HTTP ends without a request; it makes another one."""
+"""Seconds without a request after which a session over HTTP ends; its client then opens another one."""
 MAX_SESSIONS = 1_000
-"""Of clients over HTTP at a time."""
+"""Sessions over HTTP at a time."""
 _ARGUMENTS = ("messages", "max_total_tokens", "session")
 _SCHEMA: dict[str, Any] = {
     "name": COMPRESS,
@@ -215,8 +215,8 @@ def serve_http(store: FileOffloadStore, listening: socket.socket, names: Iterabl
     Args:
         store: the namespace.
         listening: the socket.
-        names: of hosts by which clients may call it, beside addresses and this machine's own name; at an
-            address that only this machine reaches there are none but its own.
+        names: host names that are allowed beside addresses and this machine's name. At a loopback address
+            only loopback names are.
     """
     _be_quiet()
     app = http_app(store, listening.getsockname()[0], names)
@@ -225,12 +225,12 @@ def serve_http(store: FileOffloadStore, listening: socket.socket, names: Iterabl
 
 
 def http_app(store: FileOffloadStore, address: str, names: Iterable[str] = ()) -> Door:
-    """Return what answers over streamable HTTP at an address; see `serve_http`."""
+    """Return the application that `serve_http` runs at an address."""
     options: dict[str, Any] = {
         "max_request_body_size": MAX_BODY_BYTES,
         "session_idle_timeout": IDLE_SECONDS,
         "max_sessions": MAX_SESSIONS,
-        # Ours holds for every address, theirs for three.
+        # Our check covers every address; the SDK's covers three names.
         "transport_security": TransportSecuritySettings(enable_dns_rebinding_protection=False),
     }
     if IS_MCP_2:
@@ -243,12 +243,12 @@ def http_app(store: FileOffloadStore, address: str, names: Iterable[str] = ()) -
 
 
 class Door:
-    """Refuse requests whose Host names another server: a page's, whose name was made to point here; and those
-    that a page of another server sends.
+    """Refuse requests with a foreign Host or Origin. A web page could let its own name point to this machine,
+    or send requests to it from another origin.
 
     Args:
-        app: what answers the others.
-        names: by which it may be called, beside addresses; None: by this machine's loopback alone.
+        app: answers the other requests.
+        names: host names that are allowed beside addresses; None: loopback names and addresses alone.
     """
 
     def __init__(self, app: Any, names: set[str] | None) -> None:

@@ -233,7 +233,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         return [shown[id(msg)][1] for msg in view]
 
     def _register_tools(self) -> None:
-        """Give the agent its tools once something has left the view: it asks for these after its memory."""
+        """Give the agent its tools once something has left the view; it asks for tools after its memory."""
         stats = self.compressed.stats()
         if self._toolkit is not None and (stats.offloaded or stats.segments) and has_room(self._toolkit):
             register_offload_tools(self._toolkit, self)

@@ -187,7 +187,7 @@ _RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})
 
 
 _CLAIMED = "_context_compressor"
-"""Where a toolkit says that it is to get the tools."""
+"""Attribute of a toolkit which says that it is to get the tools."""
 
 
 def _names_taken(toolkit: Toolkit) -> list[str]:
@@ -198,7 +198,7 @@ def claim(toolkit: Toolkit) -> None:
     """Note that a toolkit is to get a memory's tools.
 
     Raises:
-        ValueError: it has tools of these names already, or another memory's.
+        ValueError: it has tools of these names already, or is to get another memory's.
     """
     if taken := _names_taken(toolkit):
         raise ValueError(

@@ -151,7 +151,7 @@ class Compression(MiddlewareBase):
     async def on_model_call(
         self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[Answer]]
     ) -> Answer:
-        """Call the model with a view; once more, smaller or without our tools, where that is refused."""
+        """Call the model with a view. If it refuses that, call it once more, smaller or without our tools."""
         state, messages, model = agent.state, input_kwargs["messages"], input_kwargs["current_model"]
         request = Request(messages, _summary_in(messages, state))
         session, saved = self._session_of(state), await self._saved(state)

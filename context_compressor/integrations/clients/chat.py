@@ -92,12 +92,12 @@ class ChatRequests:
 
 
 def _without_beginning(message: Dict, inside: Sequence[Mapping[str, Any]], texts: Any) -> Dict:
-    """Return a message without what it begins with of those that stand before it now.
+    """Return a caller's message without the contents at its beginning that were answered inside.
 
     Args:
-        message: the caller's.
-        inside: what was answered inside.
-        texts: the type of texts, where the caller has these.
+        message: as the caller sent it.
+        inside: the messages that were answered inside, which stand before it now.
+        texts: the type of text parts in the caller's form, if it has any.
     """
     for one in inside:
         for key, said in _beside_calls(one):
@@ -122,7 +122,7 @@ def _moved(entry: Any, first: int | None) -> Any:
 
 
 def _beside_calls(message: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return what a message of the assistant's has beside its calls."""
+    """Return the fields of an assistant's message other than its calls."""
     if message.get("role") != "assistant":
         return []
     return [(key, said) for key, said in message.items() if said and key not in ("role", "tool_calls")]
@@ -206,7 +206,7 @@ def _without(choice: Any, names: Collection[str]) -> Any:
 
 
 def _with_lists(choice: Any, before: Any) -> Any:
-    """Return a choice with the lists of a message before it: images and the like that a server made."""
+    """Return a choice with the lists of an earlier message in front: images and the like of the server."""
     own = choice.message.model_extra or {}
     lists = {key: said for key, said in (before.model_extra or {}).items() if isinstance(said, list)}
     joined = {key: [*said, *(own.get(key) or ())] for key, said in lists.items()}
@@ -255,7 +255,7 @@ class ChatReader:
         self._passed_role = self._passed_text = False
         self._spent: Any = None
         self._listed: dict[str, int] = {}
-        """How many entries the lists of earlier streams have."""
+        """The number of entries in the lists of earlier streams."""
         self._begin()
 
     def _begin(self) -> None:

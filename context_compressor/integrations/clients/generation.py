@@ -43,7 +43,7 @@ class GenerationWire(ChatRequests):
     def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
         *inside, reply = replies
         for one in reversed(inside) if reply.get("output") else ():
-            # What the server found, say, of which the last one says nothing.
+            # Search results, for example, which the last reply does not have.
             found = {key: said for key, said in one["output"].items() if not reply["output"].get(key)}
             reply = remade(reply, output=remade(reply["output"], **found))
         if usage is not None:

@@ -131,7 +131,7 @@ def _blocks(message: Any) -> list[Dict]:
 
 
 def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:
-    """Return what of the messages that were answered inside the caller may have."""
+    """Return the parts of the messages answered inside that the caller may have."""
     said = [one["content"] for one in inside if one["role"] == "assistant"]
     if not with_texts:
         return [block for content in said for block in _done_by_server(content)]
@@ -139,7 +139,7 @@ def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:
 
 
 def _done_by_server(content: Sequence[Any]) -> list[Any]:
-    """Return what a server did in a reply that called only ours, and what was thought before it."""
+    """Return what the server did in a reply that called only our tools, with the thoughts before it."""
     did: list[Any] = []
     thoughts: list[Any] = []
     for block in content:

@@ -99,8 +99,8 @@ def copied(client: ClientT, posts: Posts) -> ClientT:
     It is of the same class, with all that was set on the client, and shares its connections.
 
     Raises:
-        InvalidArgumentError: what sends these requests was replaced, so that the copy would send them past
-            what it was replaced by.
+        InvalidArgumentError: a method that sends these requests was replaced; the copy would bypass the
+            replacement.
     """
     if client.__class__ is not type(client):
         raise InvalidArgumentError(
@@ -112,7 +112,7 @@ def copied(client: ClientT, posts: Posts) -> ClientT:
     for name, resource in list(vars(made).items()):
         if not isinstance(inspect.getattr_static(type(made), name, None), cached_property):
             continue
-        # It belongs to the client that was given; the copy makes its own, but for what somebody changed.
+        # A resource belongs to the client that was given. The copy makes its own, with what somebody changed.
         del vars(made)[name]
         replaced = next(_replaced(resource, getattr(made, name), name), None)
         if replaced is not None and name in ours:
@@ -127,7 +127,7 @@ def copied(client: ClientT, posts: Posts) -> ClientT:
 
 
 def _replaced(one: Any, new: Any, name: str) -> Iterator[str]:
-    """Yield what somebody set in the place of a resource, or of its methods, as it differs from a new one."""
+    """Yield what differs from a new resource: another object in its place, or replaced methods."""
     if type(one) is not type(new):
         yield name
         return

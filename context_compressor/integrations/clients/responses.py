@@ -175,19 +175,19 @@ def _calls(items: Sequence[Dict]) -> list[Call]:
 
 
 def _waiting(items: Sequence[Dict]) -> list[Dict]:
-    """Return the calls that the client's side answers: others have no id of that kind, or their output."""
+    """Return the calls that the caller or we answer; the server's own have no call id or an output."""
     answered = {one.get("call_id") for one in items if str(one.get("type")).endswith("_output")}
     return [one for one in items if _id_of(one) is not None and _id_of(one) not in answered]
 
 
 def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:
-    """Return what of the items that were answered inside the caller may have."""
+    """Return the items answered inside that the caller may have."""
     said = [one for one in inside if one.get("role") != "user" and one["type"] != "function_call_output"]
     return [one for one in said if one["type"] != "function_call"] if with_texts else _done_by_server(said)
 
 
 def _done_by_server(items: Sequence[Any]) -> list[Any]:
-    """Return what a server did in a reply that called only ours, and what was thought before it."""
+    """Return what the server did in a reply that called only our tools, with the thoughts before it."""
     did: list[Any] = []
     thoughts: list[Any] = []
     for item in items:
@@ -205,7 +205,7 @@ def _done_by_server(items: Sequence[Any]) -> list[Any]:
 
 
 def _is_same(item: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether an item says what another one does, which may have lost its id."""
+    """Tell whether two items say the same; one may have lost its id."""
     if item.get("id") and other.get("id"):
         return bool(item["id"] == other["id"])
     return all(item.get(key) == said for key, said in other.items() if key != "id")

@@ -125,7 +125,7 @@ class Talk:
         """What was answered inside."""
         self._rounds = 0
         self.names: frozenset[str] = frozenset()
-        """Tools of ours, calls of which are answered."""
+        """Names of our tools whose calls are answered."""
         self._spent: Any = None
 
     async def request(self) -> Dict:
@@ -153,8 +153,8 @@ class Talk:
 
     def _offer(self, shown: Shown) -> list[Any]:
         ours = TOOL_NAMES - {COMPRESS_TOOL} - self.wire.named(self._request)
-        # What is called unasked, by a name that stands in some text, is answered as well; but no stream is
-        # held back for it.
+        # A model may call a tool that was not offered, by a name in some text. Such a call is answered as
+        # well, but no stream is held back for it.
         is_answered = shown.offers_tools or (self._has_tools and not self._streams)
         self.names = ours if is_answered else frozenset()
         return [one for one in schemas_in(self.wire.form) if _name_of(one) in ours and shown.offers_tools]
@@ -281,7 +281,7 @@ class Sender:
     is_blocking: bool
 
     async def open(self, talk: Talk) -> Any:
-        """Send what is to be sent now, mended where it is refused; return the reply."""
+        """Send the request; if it is refused, mend it and send it once more. Return the reply."""
         while True:
             request = await self.own(talk.request())
             try:

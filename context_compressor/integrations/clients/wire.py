@@ -13,7 +13,7 @@ from context_compressor.messages.forms import FormName
 Dict = dict[str, Any]
 
 _MOST_OF_ID = 60
-"""Characters of an id that is made another one: 64 are taken."""
+"""Characters that are kept of an id when another one is made of it: APIs take 64."""
 
 
 class Call(NamedTuple):
@@ -48,7 +48,7 @@ class Heard:
     id: str | None = None
     """Of the reply."""
     going_on: Dict = field(default_factory=dict)
-    """What a request says besides that goes on from it."""
+    """What the next request says beside its list, such as a code container."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Beside:
     """What is ours where a reply called the caller's tools: put back there in every later list."""
 
     after: str
-    """What stands for all that was replied to: the list, what goes beside it, and the tools."""
+    """A hash of all that was replied to: the list, what goes beside it, and the tools."""
     ids: list[str]
     """Ids of the caller's calls."""
     calls: list[Dict]
@@ -65,9 +65,9 @@ class Beside:
     inside: list[Dict] = field(default_factory=list)
     """What was answered inside before that reply."""
     was_streamed: bool = False
-    """Whether the caller has all that was said inside as part of the reply; else what the server did."""
+    """Whether the caller has all that was said inside as part of the reply, or only what the server did."""
     left_at: float | None = None
-    """Since when no list goes on from there, in seconds since 1970; None: one does."""
+    """When lists stopped going on from there, in seconds since 1970; None: one still does."""
 
 
 class Reader(Protocol):
@@ -88,7 +88,7 @@ class Reader(Protocol):
         ...
 
     def go_on(self, names: Collection[str]) -> None:
-        """Prepare for another stream, which may call these, in the place of what ended the last one."""
+        """Prepare for another stream, which may call these tools, instead of ending the last one."""
         ...
 
     def end(self) -> list[Any]:
@@ -101,7 +101,7 @@ class Wire(Protocol):
 
     form: FormName
     call_key: str
-    """Where a call has its id."""
+    """Key of the id of a call."""
     shows_media: bool
     """Whether a user's message can hold images and the like."""
 
@@ -195,14 +195,14 @@ def summed(one: Any, other: Any) -> Any:
 
 
 def kept_apart(heard: Heard, said: Sequence[Dict], key: str, names: Collection[str]) -> None:
-    """Give calls of ours ids of their own, where another call of the reply has the same.
+    """Give calls of our tools ids of their own, if another call of the reply has the same id.
 
-    Providers that give no ids have others put one there: `call_1`, say, for each call.
+    Where a provider gives no ids, a proxy may put the same one at each call, such as `call_1`.
 
     Args:
         heard: the reply.
         said: its calls as they stand in its items.
-        key: where a call has its id.
+        key: key of the id of a call.
         names: tools of ours.
     """
     taken = {call.id for call in heard.calls if call.name not in names}

@@ -43,7 +43,7 @@ _CALLS = (
 """Types of blocks that say what `tool_calls` says."""
 _ARGUMENTS = ("input", "args", "arguments", "partial_json")
 _KWARGS = ("reasoning_content", "refusal", "function_call", "tool_calls", "parsed", "audio")
-"""What is read of a reply's `additional_kwargs`, or goes out by its id alone."""
+"""Keys of a reply's `additional_kwargs` that are read as content, or go out by their id alone."""
 _ROLES = ("user", "assistant", "system", "developer")
 _MEDIA = {"image": "image_url", "video": "video_url"}
 
@@ -101,7 +101,7 @@ class Wires:
 
 
 def to_wire(message: BaseMessage) -> Wire:
-    """Return a message as a chat dict; what goes out with it beside that stands under `SENT_BESIDE`."""
+    """Return a message as a chat dict; what else goes out with it stands under `SENT_BESIDE`."""
     wire = _reply(message) if isinstance(message, AIMessage) else _spoken(message)
     beside = _beside(message, wire)
     return {**wire, SENT_BESIDE: beside} if beside else wire
@@ -143,7 +143,7 @@ def _reply(message: AIMessage) -> Wire:
             calls.append(_call(block.get("id"), block.get("name"), block.get("input")))
         if kind == "tool_use" and isinstance(block.get("caller"), dict):
             callers[block.get("id")] = block["caller"]
-    for one in calls:  # a program that the provider runs may be who calls
+    for one in calls:  # the call may come from a program that the provider runs
         one |= {"caller": callers[one["id"]]} if one["id"] in callers else {}
     content: Any = str(message.content) if isinstance(message.content, str) else parts
     wire: Wire = {"role": "assistant", "content": content or None}
@@ -161,7 +161,7 @@ def _reply(message: AIMessage) -> Wire:
 
 
 def _beside(message: BaseMessage, wire: Wire) -> list[Any]:
-    """Return what texts, thoughts and calls carry that chat dicts have no word for: seals, ids, sources."""
+    """Return what texts, thoughts and calls carry that has no place in chat dicts: seals, ids, sources."""
     said = {str(leaf) for _, leaf in leaves_of(wire)} | {str(message.text)}
     beside = []
     for block in (one for one in message.content if isinstance(one, dict)):
@@ -224,7 +224,7 @@ def _media(block: Wire, kind: str) -> Wire | None:
         held = {key: value for key, value in block["file"].items() if isinstance(value, str)}
         return {"type": "file", "file": held}
     source = block["source"] if isinstance(block.get("source"), dict) else block
-    if source.get("type") in ("text", "content"):  # a document that is none but text
+    if source.get("type") in ("text", "content"):  # a document of plain text
         return None
     data = source.get("base64") or source.get("data")
     media_type = source.get("mime_type") or source.get("media_type") or f"{kind}/*"
@@ -278,7 +278,7 @@ def to_messages(
 
 
 def _with_opening(sent: list[AnyMessage], messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Return a view that the user opens, where he opened the list: Anthropic refuses others."""
+    """Return a view that begins with a user message if the list does: Anthropic refuses others."""
     places = (place for place, one in enumerate(sent) if not isinstance(one, SystemMessage))
     place = next(places, None)
     opens = (one for one in messages if not isinstance(one, SystemMessage))
@@ -325,7 +325,7 @@ def _altered_reply(wire: Wire, origin: AIMessage, before: Wire) -> AIMessage:
     kinds = [block.get("type") if isinstance(block, dict) else None for block in held]
     thoughts = [block for block, kind in zip(held, kinds, strict=True) if kind in _THOUGHTS]
     said = [block for block, kind in zip(held, kinds, strict=True) if kind in _CALLS and are_same]
-    if not are_same:  # a call that a program made says so in its block alone
+    if not are_same:  # only its block says that a program made a call
         given = {call["id"]: call["args"] for call in update["tool_calls"]}
         called = [block for block in held if isinstance(block, dict) and block.get("type") == "tool_use"]
         said = [

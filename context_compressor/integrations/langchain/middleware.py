@@ -104,7 +104,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Call the model with a view; once more, smaller or without our tools, where it refuses that."""
+        """Call the model with a view. If it refuses that, call it once more, smaller or without our tools."""
         sent = run_blocking(self._view(request))
         while True:
             try:

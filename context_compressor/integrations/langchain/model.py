@@ -19,9 +19,9 @@ from context_compressor.memory.loops import is_background
 
 
 def _apart() -> RunnableConfig:
-    """Return a config of which nobody hears who watches the agent: not its callbacks, not its streams.
+    """Return a config without the agent's callbacks and streams, so that nobody who watches it sees the call.
 
-    A trace has it in its place, marked as the framework's own summaries are.
+    A LangSmith trace shows the call where it was made, marked as the framework's own summaries are.
     """
     watching = ensure_config().get("callbacks")
     traced: list[Any] | BaseCallbackManager = []

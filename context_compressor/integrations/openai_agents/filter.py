@@ -110,12 +110,12 @@ class Compression:
     def tools(self) -> list[FunctionTool]:
         """The tools by which an agent finds and reads what left its view: `Agent(tools=[..., *c.tools])`.
 
-        They are enabled from the turn on that follows the first event.
+        They are enabled from the turn after the first event on.
         """
         return list(self._tools)
 
     def _are_known_enabled(self, agent: Any, items: list[Any]) -> bool:
-        """Tell whether the turn before says that an agent's tools are enabled: then stand-ins may name them.
+        """Tell whether the agent's tools are enabled, by the turn before: then stand-ins may name them.
 
         The SDK asks for tools before it asks for a view.
         """
@@ -130,7 +130,7 @@ class Compression:
         return len(others := others_of(tools)) < len(tools) and len(others) <= MOST_TOOLS_BESIDE
 
     async def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool:
-        """Tell whether something has left the view of a run: by its last turn, or what it begins with."""
+        """Tell whether something has left the view of a run, by its last turn or by its saved state."""
         if self._are_known_enabled(agent, context.turn_input):
             return True
         if not self._has_room(agent):

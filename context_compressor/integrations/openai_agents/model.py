@@ -22,15 +22,15 @@ Items = list[TResponseInputItem]
 _BEGINNING = frozenset({"response.created", "response.in_progress", "response.queued"})
 """Events after which a stream may begin once more, as the SDK's own retries have it."""
 _TOOLS = 1
-"""Where a request's tools stand behind its items, given by position."""
+"""Place of the tools among the arguments behind the items, if they are given by position."""
 _FAILED = frozenset({"response.failed", "error", "response.error"})
 
 
 class CompressedModel(Model):
     """Wrap a model: the adapter learns what the provider counts, and refusals are answered.
 
-    A request that is refused as too long is sent once more with a smaller view, one that is refused for our
-    tools without these. Requests that the adapter's filter made no view for pass as they are.
+    A request that is refused as too long is sent once more with a smaller view; one that is refused because
+    of our tools, without them. Requests that the adapter's filter made no view for pass as they are.
 
     Args:
         owner: the adapter.
@@ -59,7 +59,7 @@ class CompressedModel(Model):
     async def get_response(
         self, system_instructions: str | None, input: str | Items, *args: Any, **kwargs: Any
     ) -> ModelResponse:
-        """Return the model's answer, to a smaller view or without our tools if it must be."""
+        """Return the model's answer, if need be to a smaller view or without our tools."""
         asked = self._asked(input, args, kwargs)
         while True:
             try:
@@ -76,7 +76,7 @@ class CompressedModel(Model):
     async def stream_response(
         self, system_instructions: str | None, input: str | Items, *args: Any, **kwargs: Any
     ) -> AsyncIterator[TResponseStreamEvent]:
-        """Yield the model's events; where a stream has only begun, those to a mended request may follow."""
+        """Yield the model's events. If a stream fails at its beginning, those of a mended request follow."""
         asked, is_refused = self._asked(input, args, kwargs), True
         while is_refused:
             is_refused = has_begun = False
@@ -136,7 +136,7 @@ class _Asked:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     turn: Turn | None = None
-    """Whose view it is; None: it is none."""
+    """The turn whose view it is; None: it is no view of ours."""
 
     async def is_mended(self, error: BaseException | str) -> bool:
         """Tell whether a refused request is to be sent once more, smaller or without our tools."""

@@ -36,12 +36,12 @@ def read_back_tools(owner: object, is_enabled: IsEnabled) -> list[FunctionTool]:
 
 
 def others_of(tools: Iterable[Any]) -> list[Any]:
-    """Return the tools that are not of an adapter."""
+    """Return the tools that no adapter made."""
     return [tool for tool in tools if not isinstance(tool, ReadBackTool)]
 
 
 class ReadBackTool(FunctionTool):
-    """A tool of an adapter's, which is known as such in any agent."""
+    """A tool that an adapter made; its class tells so in any agent."""
 
 
 def _tool(owner: object, function: Mapping[str, Any], is_enabled: IsEnabled) -> FunctionTool:

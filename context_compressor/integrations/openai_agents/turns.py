@@ -19,7 +19,7 @@ class Turn:
     agent: object
     conversations: Conversations
     shown: Shown
-    """The newest view: another one follows a refusal."""
+    """The newest view; a refusal leads to another one."""
     is_without_tools: bool = False
     """Whether it went to a model that refuses ours."""
 

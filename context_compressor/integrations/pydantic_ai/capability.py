@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _GENERATED = 7
 """The version of the UUIDs that Pydantic AI gives conversations to which the caller gave no id."""
 _OURS = "context_compressor"
-"""Key in the metadata of our tools, by which they are known under any name."""
+"""Key in the metadata of our tools, which marks them under any name."""
 
 
 class Compression(AbstractCapability[Any]):
@@ -141,7 +141,7 @@ class Compression(AbstractCapability[Any]):
         request_context: ModelRequestContext,  # noqa: ARG002
         error: Exception,
     ) -> ModelResponse:
-        """Ask for one more attempt, with a smaller view or without our tools, where that was refused."""
+        """After a refusal, ask for one more attempt with a smaller view or without our tools."""
         if self._shown is not None and self._chats is not None:
             with self._chats.placed():
                 shown = await self._conversations.after_refusal(self._shown, error)
@@ -155,9 +155,9 @@ class Compression(AbstractCapability[Any]):
         ctx: RunContext[Any],  # noqa: ARG002
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
-        """Let an attempt offer our tools where something has left, and carry what a refusal was mended by.
+        """Offer our tools once something has left the view; after a refusal, send the mended request.
 
-        Tools that come before, in `before_model_request`, are told in the history, which is the caller's.
+        In `before_model_request` the framework would write new tools into the caller's history.
         """
         if self._mended is not None:
             behind = request_context.messages[self._view_length :]

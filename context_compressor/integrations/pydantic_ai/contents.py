@@ -75,7 +75,7 @@ def content_of(part: Dict) -> Any:
 
 
 def reply_part_of(part: Dict | str) -> ModelResponsePart:
-    """Return a text, or a chat dict's part, as the model says it."""
+    """Return a text, or a part of a chat dict, as a part of the model's reply."""
     if isinstance(part, str):
         return TextPart(part)
     if part.get("type") != NativeToolReturnPart.part_kind:

@@ -220,7 +220,7 @@ class Chats:
             written[-1:] = [*steering, *written[-1:]]
         else:
             written += steering
-        # Anthropic refuses what the model opens.
+        # Anthropic refuses a request that begins with the model.
         if written and isinstance(written[0], ModelResponse) and isinstance(self.messages[0], ModelRequest):
             written.insert(0, ModelRequest([UserPromptPart(OPENING)]))
         return written
@@ -424,7 +424,7 @@ def _is_content(part: Any) -> bool:
 
 
 def _beside(part: Any) -> Dict:
-    """Return what goes out with a text, a thought or a call that a chat dict has no word for."""
+    """Return what goes out with a text, a thought or a call and has no place in a chat dict."""
     if not isinstance(part, TextPart | ThinkingPart | ToolCallPart | FilePart):
         return {}
     held = {key: getattr(part, key, None) for key in ("id", "signature", "provider_details", "citations")}
