@@ -119,6 +119,8 @@ class _Found:
     """Conversations under its name that only other processes know."""
     is_named: bool = True
     """Whether the caller gave a key for it."""
+    is_handed: bool = False
+    """Whether it came with the list, which has its place then, whatever it says."""
     fault: Exception | None = None
     """Why what is kept under its name was not read."""
 
@@ -433,11 +435,11 @@ class Conversations:
     async def _earlier(self, said: Sequence[Any], key: str | None, state: Mapping[str, Any] | None) -> _Found:
         """Return what is known of a list's conversation."""
         if key is not None and state is not None:
-            return _Found(self._known_as(key, state))
+            return _Found(self._known_as(key, state), is_handed=True)
         pieces = self.form.pieces(said)
         name = beginning_of(pieces) if key is None else key
         if state is not None:
-            return _Found(self._known_as(name, state))
+            return _Found(self._known_as(name, state), is_handed=True)
         return await self._find(name, pieces, is_named=key is not None)
 
     async def _find(self, name: str, pieces: Sequence[Sequence[Any]], *, is_named: bool) -> _Found:
@@ -464,7 +466,7 @@ class Conversations:
         # Of those that share as much the last one is what another process did since.
         best = max(zip(shared, range(len(found)), found, strict=True), default=None)
         one = Conversation(name, [], {}, self._store_for()) if best is None else best[-1]
-        return _Found(one, elsewhere, is_named, fault)
+        return _Found(one, elsewhere, is_named, fault=fault)
 
     def _known_as(self, name: str, state: Mapping[str, Any]) -> Conversation:
         """Return the conversation that has this very state and its memory; else a new one over that state.
@@ -493,7 +495,9 @@ class Conversations:
         for one in [*self._known.values(), *found.elsewhere]:
             if one.name == shown.name and shown.goes_on_from(one.spoken):
                 self._known.pop(id(one), None)
-            elif one.left_at is None and _departs(shown, one, is_named=found.is_named):
+            elif one.left_at is None and (
+                (found.is_handed and one is found.best) or _departs(shown, one, is_named=found.is_named)
+            ):
                 one.left_at = now
                 self._known[id(one)] = one
                 left.append(one)

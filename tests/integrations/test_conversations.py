@@ -173,21 +173,26 @@ class TestWhatAListSaysNoMore:
         async with conversations.memory(bob) as memory:
             assert set(await memory.reachable_refs()) <= set(await store.refs())
 
-    @pytest.mark.parametrize("with_words", [True, False])
-    async def test_the_state_that_a_framework_keeps(self, tmp_path: Any, with_words: bool) -> None:
+    @pytest.mark.parametrize(("with_words", "goes_on"), [(True, True), (False, True), (False, False)])
+    async def test_the_state_that_a_framework_keeps(
+        self, tmp_path: Any, with_words: bool, goes_on: bool
+    ) -> None:
+        """Also where the list shares nothing with the one before."""
         store = FileOffloadStore(tmp_path)
         conversations = Conversations(max_total_tokens=BUDGET, store=store, with_words=with_words)
         said = conversation("ada", 30)
         said[4]["content"] = SECRET
         state = json.loads(json.dumps((await conversations.view(said, key="t", state={})).state))
-        state = (await conversations.view([*said[:4], *said[7:]], key="t", state=state)).state
+        other = [*said[:4], *said[7:]] if goes_on else [user("Another matter.")]
+        state = (await conversations.view(other, key="t", state=state)).state
         assert "quagga" not in json.dumps(state)
         assert self.said_in(Table(), store)
         self.now += 3_600
         again = Conversations(max_total_tokens=BUDGET, store=store, with_words=with_words)
-        saved = json.loads(json.dumps(state))
-        await again.view([*said[:4], *said[7:], user("go on")], key="t", state=saved)
-        assert self.said_in(Table(), store) == []
+        for one in (conversations, again):
+            saved = json.loads(json.dumps(state))
+            await one.view([*other, user("go on")], key="t", state=saved)
+            assert self.said_in(Table(), store) == []
 
 
 def _text_of(file: Path) -> str:

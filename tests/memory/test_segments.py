@@ -77,27 +77,30 @@ async def test_earlier_parts_that_only_name_their_refs_are_not_summarised() -> N
 
 
 @pytest.mark.parametrize(
-    "printed",
+    ("polled", "printed"),
     [
-        lambda _: "waiting for runner " * 80,
-        lambda _: "pending",
-        lambda k: f"step {k} of 900: " + "=" * k,
-        lambda _: "Error: connection refused",
+        ("run: ci status", lambda _: "waiting for runner " * 80),
+        ("run: ci status", lambda _: "pending"),
+        ("run: ci status", lambda k: f"step {k} of 900: " + "=" * k),
+        ("run: ci status", lambda _: "Error: connection refused"),
+        ("get_job: job-77", lambda k: f"pending, {k} % done, " + "waiting for runner " * 40),
     ],
-    ids=["one long line", "a word", "progress", "an error"],
+    ids=["one long line", "a word", "progress", "an error", "what has an id"],
 )
-def test_what_is_polled_is_folded(printed: Any) -> None:
+def test_what_is_polled_is_folded(polled: str, printed: Any) -> None:
     """No stand-in is without words, and none has a message of ours in the spelling of Python."""
     said, state = [user("Wait for the build.")], None
+    name, _, value = polled.partition(": ")
+    arguments = json.dumps({"cmd" if name == "run" else "id": value})
     for k in range(70):
-        said += [call(f"c{k}", name="run", arguments='{"cmd": "ci status"}'), result(f"c{k}", printed(k))]
+        said += [call(f"c{k}", name=name, arguments=arguments), result(f"c{k}", printed(k))]
         shown = compress_messages(said, max_total_tokens=2_000, state=state)
         state = shown.state
         stands = [str(one["content"]) for one in shown.messages if str(one["content"]).startswith("[")]
         assert not [one for one in stands if "Earlier conversation" in one or "raw_input" in one]
     assert stands
     for one in stands:
-        assert len(re.findall(r"^- \d+ × run: ci status → \w", one, re.MULTILINE)) == 1
+        assert len(re.findall(rf"^- \d+ × {polled} → \w", one, re.MULTILINE)) == 1
 
 
 async def test_what_a_writer_is_shown_of_earlier_summaries_is_cut_with_a_mark() -> None:

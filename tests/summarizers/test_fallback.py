@@ -50,7 +50,7 @@ async def test_when_all_fail_each_failure_is_named():
             {},
             r"summariser 1: Scripted is a class; give an object, Scripted\(...\)",
         ),
-        ([Scripted(GOOD), Scripted(GOOD), "gpt"], {}, "summariser 3: a str is not a Summarizer"),
+        ([Scripted(GOOD), Scripted(GOOD), "gpt"], {}, "summariser 3: 'gpt' is a name"),
         ([Scripted(GOOD)] * 2, {"counter": 5}, "counter: a int is not a TokenCounter"),
         ([Scripted(GOOD)] * 2, {"timeout_seconds": 0}, "timeout_seconds: expected a number above 0, got 0"),
         ([Scripted(GOOD)] * 2, {"timeout_seconds": float("nan")}, "timeout_seconds: .* got nan"),
