@@ -65,12 +65,12 @@ class Branches(Generic[T]):
         self._branches.remove(branch)
 
     def over(self) -> list[Branch[T]]:
-        """Return those that were left too long ago."""
+        """Return the branches that were left too long ago."""
         oldest = time.monotonic() - self._seconds
         return [branch for branch in self._branches if branch.left_at <= oldest]
 
     def expire(self) -> bool:
-        """Let go of those that were left too long ago; tell whether there were any."""
+        """Let go of the branches that were left too long ago; tell whether there were any."""
         over = self.over()
         self._drop(over)
         return bool(over)

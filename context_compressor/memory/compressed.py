@@ -467,7 +467,7 @@ class CompressedMemory(MemoryBase):
         check_json(state, "")
         return {**state, SAVED_KEY: self._save()}
 
-    if not TYPE_CHECKING:  # a checker shall go on refusing what there is not
+    if not TYPE_CHECKING:  # type checkers go on refusing attributes that do not exist
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, name)
@@ -562,14 +562,14 @@ class CompressedMemory(MemoryBase):
         return await self._recall.search(query, limit, self._tracker.state, role)
 
     async def ages_of_refs(self) -> dict[str, tuple[int, int]]:
-        """Return how many messages ago the newest and the oldest were that each stored text is of, by ref."""
+        """Return by ref how many messages ago the newest and the oldest message of each stored text were."""
         state = self._tracker.state
         last = len(state.known.tokens) - 1
         found = state.places_of_refs().items()
         return {ref: (last - newest, last - oldest) for ref, (oldest, newest) in found if oldest >= 0}
 
     def own_words_in(self, ref: str, text: str) -> list[tuple[int, int]]:
-        """Return where in a stored text words of this memory's own stand: earlier summaries and previews.
+        """Return where a stored text holds words of this memory: earlier summaries and previews.
 
         Args:
             ref: the text's.
@@ -578,7 +578,7 @@ class CompressedMemory(MemoryBase):
         return own_words_in(text, ref, self._tracker.state.ledger)
 
     async def find_media(self, name: str) -> Block | None:
-        """Return the newest block of the history that shows an image, audio, video or file that is named so.
+        """Return the newest block of the history that shows the image, audio, video or file of this name.
 
         Args:
             name: a URL, or a file's id at the provider.
@@ -664,11 +664,11 @@ _INSTEAD = {
     "store_dir": "store= says where texts go, such as FileOffloadStore(path)",
     "working_summary_mode": "memory.config.mode",
 }
-"""What took the place of attributes that memories of AgentScope's and ReMe's have."""
+"""What to use instead of attributes of AgentScope's and ReMe's memories."""
 
 
 def no_attribute(memory: object, name: str, config: str = "config") -> AttributeError:
-    """Return the error for an attribute that there is not; it says what took its place."""
+    """Return the error for an attribute that does not exist; it says what to use instead."""
     instead = _INSTEAD.get(name)
     if name in CompressionConfig.model_fields:
         instead = f"memory.config.{name}"

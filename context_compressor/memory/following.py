@@ -77,7 +77,7 @@ class HistoryFollower(ViewMaker):
         self.gone: set[str] | None = None
         self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
         self._recorded = NOTHING
-        self._unrecorded: list[Record] = []  # what the history refused, and holds here until it takes it
+        self._unrecorded: list[Record] = []  # refused by the history; kept here until it takes them
         self._has_to_read = False
         self._names_tools = False
         self.state = self._empty_state()
@@ -351,7 +351,7 @@ class HistoryFollower(ViewMaker):
         at: int | None = None,
         events: list[CompressionEvent] | None = None,
     ) -> bool:
-        """Write, and tell whether the state is to follow: not where others wrote, or another was loaded.
+        """Write; tell whether the state may follow. It may not if others wrote, or another state was loaded.
 
         Args:
             changes: what to write.
@@ -432,7 +432,7 @@ class HistoryFollower(ViewMaker):
         self.state.ledger.unwanted = unwanted
 
     def offer_tools(self, are_offered: bool = True) -> None:
-        """Let stand-ins that are made from now on name the read-back tools, or not."""
+        """Set whether stand-ins that are made from now on name the read-back tools."""
         self._names_tools = self.state.names_tools = are_offered
 
     def _empty_state(self) -> MemoryState:

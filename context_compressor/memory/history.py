@@ -41,7 +41,8 @@ class WriteNumber(int):
 
 NAME_CHARACTERS = 4
 NAMES_CHARACTERS = 128 * NAME_CHARACTERS
-"""Whoever is behind by more writes than that cannot see whether all of his are there, and opens it anew."""
+"""Characters of the names that are kept, of 128 writes. A process that is further behind opens the history
+anew."""
 
 
 def new_name() -> str:
@@ -56,12 +57,12 @@ def continues(now: int, then: int) -> bool:
 
 
 def is_same(now: int, then: int) -> bool:
-    """Tell whether a history stands where it stood."""
+    """Tell whether a history is at the same write as before."""
     return now == then and continues(now, then)
 
 
 def conflict(now: int, at: int) -> ConflictError:
-    """Return the error of a write to a history that is not where it is to be."""
+    """Return the error of a write to a history that is at another write than expected."""
     where = f"at {now}, not at {at}" if now != at else f"not the one that was at {at}"
     return ConflictError(f"the history is {where}", number=now)
 
@@ -70,8 +71,8 @@ class Head(NamedTuple):
     """Where a history stands."""
 
     number: int
-    """Grows with every write, by whomever; 0: nothing was ever written. A `WriteNumber` where other processes
-    write."""
+    """Grows with every write, whoever makes it; 0: nothing was ever written. A `WriteNumber` where other
+    processes write."""
     size: int
     """Messages."""
     summary: str

@@ -236,7 +236,7 @@ class Housekeeper:
             self.background.drop()
         if self.handing_over is not None:
             await self.handing_over.aclose()
-        self._tracker.branches.drop()  # nobody can go back to them
+        self._tracker.branches.drop()  # no list can go back to them
         await self.tidy_up()
         await self._end_following(ENDING_SECONDS)
         if not self.event_lock.locked():  # else who holds it gives the lease back

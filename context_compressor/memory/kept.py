@@ -1,4 +1,4 @@
-"""What is kept of conversations under a key, beyond a process: its form, and what no list says any more."""
+"""The records of conversations that are kept beyond a process, and removing what no list says any more."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from context_compressor.memory.stateless import LEFT_KEY
 from context_compressor.offload.store import REF_PREFIX
 
 MOST_UNDER_A_KEY = 8
-"""Lists under one key whose states are kept beyond a process: an agent's, and those of agents it calls."""
+"""Conversations that are kept under one key: an agent's, and those of the agents that it calls."""
 _VERSION = 1
 
 Saved = dict[str, Any]
-"""A conversation: `spoken`, what stands for each piece of its list; `state`, as `compress_messages` returns
-it; `notes` of an adapter; and `left_at`, where lists say something else in its place."""
+"""A conversation: `spoken`, hashes of the pieces of its list; `state`, as `compress_messages` returns it;
+`notes` of an adapter; and `left_at`, when lists began to say something else in its place."""
 
 
 def conversations_in(record: object, key: str) -> list[Saved]:
@@ -45,18 +45,18 @@ def conversations_in(record: object, key: str) -> list[Saved]:
 
 
 def is_newer(record: object) -> bool:
-    """Tell whether a release set a record that came after this one."""
+    """Tell whether a newer release set a record."""
     version = record.get("version") if isinstance(record, Mapping) else None
     return type(version) is int and version > _VERSION
 
 
 def record_of(conversations: Sequence[Saved]) -> dict[str, Any]:
-    """Return what is kept under a key."""
+    """Return the record to keep under a key."""
     return {"version": _VERSION, "conversations": list(conversations)[-MOST_UNDER_A_KEY:]}
 
 
 def tidied(record: object, key: str, now: float, seconds: float) -> tuple[dict[str, Any], set[str]]:
-    """Return a record without what no list has said for so many seconds, and the refs of its texts.
+    """Return a record without what no list has said for `seconds`, and the refs of the texts of that.
 
     Raises:
         InvalidStateError: it is no such record.
@@ -79,7 +79,7 @@ def tidied(record: object, key: str, now: float, seconds: float) -> tuple[dict[s
 
 
 def _without_left(noted: Any, now: float, seconds: float) -> Any:
-    """Return what an adapter noted without what no list goes on from any more."""
+    """Return notes of an adapter without those that no list goes on from any more."""
     if not isinstance(noted, list):
         return noted
     return [

@@ -103,7 +103,7 @@ class EventLease:
         try:
             if not await self._claim(self._leases):
                 return False
-        except Exception as error:  # a database that is full takes no claim of anybody's
+        except Exception as error:  # a full database takes no claims
             logger.warning("no lease can be asked for, this process goes on without: %r", error)
             self._held_by, self._until = self._holder, time.monotonic() + LEASE_SECONDS / _RENEWALS
             return True
@@ -124,7 +124,7 @@ class EventLease:
         return is_held
 
     async def _ask(self, leases: Leases, name: str, seconds: float) -> bool:
-        """Claim something. Where the caller is cancelled meanwhile it may be granted: that is given back."""
+        """Claim something. If the caller is cancelled meanwhile, a claim that is granted is given back."""
         work = to_its_end(
             lambda _: leases.claim(name, self._holder, seconds), most_seconds=LEASE_SECONDS, waits=True
         )
@@ -184,7 +184,7 @@ class EventLease:
     async def _return(
         self, leases: Leases, names: Iterable[str], under_way: Collection[asyncio.Task[bool]]
     ) -> None:
-        if under_way:  # the server is to be told after it has answered those
+        if under_way:  # first the server has to answer the claims that are under way
             await asyncio.wait(under_way)
         for name in names:
             try:

@@ -42,7 +42,7 @@ class LoopLock:
 
 
 _OUTLASTING: set[asyncio.Task[None]] = set()
-"""Loops hold their tasks weakly."""
+"""Tasks that outlast their caller. Loops hold tasks weakly, so somebody else has to hold them."""
 
 
 async def to_its_end(
@@ -51,10 +51,11 @@ async def to_its_end(
     most_seconds: float | None = None,
     waits: bool = False,
 ) -> T:
-    """Run something that must not be broken off in its middle, as a driver's work on a connection.
+    """Run work that must not be broken off in its middle, such as a driver's work on a connection.
 
-    Neither whoever waits for it can cancel it nor `asyncio.run`, which cancels all tasks of a loop at its end
-    and waits for them: the work is in a task that it does not see, and one that it sees waits for that.
+    A cancelled caller does not cancel it, and neither does `asyncio.run`, which cancels all tasks of its loop
+    at the end. The work runs in a task that `asyncio.run` does not see; a task that it sees waits for that
+    one.
 
     Args:
         work: is given what tells whether anybody still wants it, and may end early where nobody does.
@@ -75,7 +76,7 @@ async def to_its_end(
             except asyncio.CancelledError:
                 wanted = False
         if not task.cancelled():
-            task.exception()  # nobody else may ask for it, and asyncio would print it
+            task.exception()  # else asyncio prints an error that nobody asks for
 
     waiting = asyncio.create_task(wait())
     _OUTLASTING.add(waiting)
@@ -92,7 +93,7 @@ async def to_its_end(
 
 
 _OPENED: WeakKeyDictionary[Any, tuple[int, asyncio.AbstractEventLoop]] = WeakKeyDictionary()
-"""In which process and loop an engine or a client has opened its connections."""
+"""The process and the loop in which an engine or a client has opened its connections."""
 
 
 def left_by(opened: Any, *, takes_over: bool = True) -> Literal["parent", "loop", None]:

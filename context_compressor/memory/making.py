@@ -56,7 +56,7 @@ class ViewMaker:
         self._store = store
         self._loaded_tokens: dict[str, int] | None = None
         self._is_another = False
-        """Whether the history may be another one than what the state knows."""
+        """Whether the history may be another one than the state was made from."""
 
     @property
     def _name(self) -> str:

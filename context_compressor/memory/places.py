@@ -318,7 +318,7 @@ class Sayings:
         return [Document(key, number, said.role, said.tool, said.text) for number, said in enumerate(texts)]
 
     def said_by(self, role: str) -> Collection[str]:
-        """Return the keys of the messages of which something was said in a role."""
+        """Return the keys of the messages in which a role says something."""
         return self._said_by.get(role, ())
 
     def newest_request(self, keys: Collection[str]) -> str | None:

@@ -115,7 +115,7 @@ class Recall:
             newest = self._said.newest_request(keys)
 
             def last(document: Document) -> bool:
-                # The request is in view, and what the tools answered earlier tells what they were asked.
+                # The request stands in the view, and earlier answers of the tools repeat what they found.
                 return document.key == newest or is_own_tool(document.tool)
 
             among = None if role is None else self._said.said_by(role)

@@ -123,7 +123,7 @@ class Sessions:
         except InvalidStateError as error:
             logger.warning("%s is not used, the view is made anew: %s", path, error)
             result = await make(state={**_NEW, TOOLS_KEY: True})
-        # Texts are read back without a list here: what another session names has to stay.
+        # Texts are read back without a list here, so what another session names has to stay.
         await let_go(result.state, time.time(), lambda: refs_of_states_in(path.parent, but=path.name))
         try:
             await write_state(path, result.state)

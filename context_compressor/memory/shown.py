@@ -93,7 +93,7 @@ class ShownView:
         return True
 
     def set_system(self, text: str, beside: Sequence[Block] = ()) -> None:
-        """Count what the request carries beside the messages: a text, and blocks; or none of both."""
+        """Count what the request carries beside the messages: a text, blocks, both or neither."""
         if (text, beside) != self.system:
             content = [{"type": "text", "text": text}, *beside]
             msg = Msg("system", content, "system", timestamp="", id="")

@@ -63,8 +63,8 @@ _VERSION = 1
 TOOLS_KEY = "names_tools"
 """Where a state says that the agent has the tools."""
 LEFT_KEY = "left"
-"""Where a state says which texts in the store no list says any more, by the digits of their refs, and since
-when, in seconds since 1970. Without the scheme they count for no ref that the state names."""
+"""Key in a state for the texts in the store that no list says any more: digits of their refs, and since when,
+in seconds since 1970. Without the scheme they do not count as refs that the state names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Call(NamedTuple):
     counter: TokenCounter | str | None
     form: Form
     with_words: bool = True
-    """Whether states have the words of stand-ins; else those are in the store, and states name them."""
+    """Whether states hold the words of stand-ins; else the words are in the store, and states name them."""
 
 
 async def compress(
@@ -247,7 +247,7 @@ class _Kept:
     carried: InMemoryOffloadStore
     """Texts that the state carries."""
     left: dict[str, float | None]
-    """Refs of texts in the store that no list says any more, and since when; None: since this call."""
+    """Refs of texts in the store that no list says any more, with the time; None: since this call."""
     named: set[str]
     """Refs in what was handed over."""
     seen: Counter[str]
@@ -267,7 +267,7 @@ class _Kept:
 
 
 class _LeavingStore(KeepingStore):
-    """Note what a memory no longer names: it is removed when it has not been said for long enough."""
+    """Note a text that a memory no longer names; it is removed after `branch_seconds`."""
 
     def __init__(self, wrapped: OffloadStore, left: dict[str, float | None]) -> None:
         super().__init__(wrapped)
@@ -284,7 +284,7 @@ class KeptState(dict[str, Any]):
     kept: _Kept | None = None
 
     def note_left(self, kept: _Kept) -> None:
-        """Say which texts no list says any more."""
+        """Return which texts no list says any more."""
         left = kept.left
         for ref in [ref for ref in left if kept.memory._tracker.state.ledger.is_live(ref)]:
             del left[ref]  # it is said again
@@ -341,10 +341,10 @@ async def memory_behind(
 async def let_go(
     state: Mapping[str, Any], now: float, held: Callable[[], Container[str]] = frozenset
 ) -> None:
-    """Remove from the store what no list has said for `branch_seconds`; what fails is tried by the next call.
+    """Remove from the store what no list has said for `branch_seconds`. The next call repeats what fails.
 
     Args:
-        state: what `compress` returned just now; it says what is left.
+        state: as `compress` returned it just now; it says which texts are left.
         now: seconds since 1970.
         held: returns the refs of texts that others are known to name.
     """
@@ -353,7 +353,7 @@ async def let_go(
     assert kept is not None
     state.note_left(kept)
     left, seconds = kept.left, kept.call.config.branch_seconds
-    # A clock that was put back must not make it wait for longer.
+    # A clock that was put back must not lengthen the wait.
     left.update({ref: int(now if since is None else min(since, now)) for ref, since in left.items()})
     over = [ref for ref, since in left.items() if now - (since or 0) >= seconds and ref not in kept.named]
     if over and kept.call.store is not None:
@@ -369,7 +369,7 @@ async def let_go(
 
 
 async def remove_texts(store: OffloadStore, refs: Iterable[str], timeout_seconds: float) -> list[str]:
-    """Remove texts from a store, each within so many seconds; return the refs of those that are gone."""
+    """Remove texts from a store, each within the given seconds; return the refs of those that are gone."""
     gone: list[str] = []
     for ref in refs:
         try:

@@ -152,7 +152,7 @@ class Texts:
         return refusal
 
     async def copy_words(self) -> None:
-        """Store the words of every edit, which keeps them: for a state without words.
+        """Store the words of every edit, for a state without words; the edits keep theirs.
 
         What the store does not take is tried again at the next call; a state that is loaded meanwhile
         without it has that part of its view made anew. Holds: event lock.

@@ -58,7 +58,7 @@ _KINDS = frozenset(
 )
 """Kinds of blocks that are Anthropic's whoever has read them: others write them in chat dicts, too."""
 _OF_RESULTS = ("tool_reference", "browser_state")
-"""Kinds of blocks that stand in results alone: one whose call is gone tells them in a text."""
+"""Kinds of blocks that stand only in results; if the call of a result is gone, a text tells of them."""
 _RESULT_KEYS = ("type", "tool_use_id", "content", "is_error")
 _STRINGS = {"text": ("text",), "thinking": ("thinking",), "tool_use": ("id", "name")}
 _JOINED = "joined"
@@ -220,7 +220,7 @@ def beside(said: Sequence[Any]) -> list[Block]:
 
 
 def _with_fit_ids(wire: Any) -> Any:
-    """Return a message in which ids of calls are such as the API takes."""
+    """Return a message in which the API takes the ids of calls."""
     content = get(wire, "content")
     parts = list(content) if isinstance(content, list | tuple) else []
     for place, part in enumerate(parts):
@@ -275,7 +275,7 @@ def _with_system_in_place(written: Sequence[Any]) -> list[Any]:
 
 
 def _with_opening(written: list[Any]) -> list[Any]:
-    """Return messages that the user opens, or what the provider compacted: nothing may stand before that."""
+    """Return messages that begin with a user, or with a compaction, before which nothing may stand."""
     opens = written and get(written[0], "role") == "assistant" and not _is_compacted(written[0])
     return [{"role": "user", "content": OPENING}, *written] if opens else written
 

@@ -1,4 +1,4 @@
-"""What a provider's own compaction left in a conversation: words, or what that provider alone can read."""
+"""A provider's own compaction in a conversation: words, or data that only that provider can read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def has_compaction(msg: Msg) -> bool:
 
 
 def is_sealed(msg: Msg) -> bool:
-    """Tell whether a message holds a compaction that its provider alone can read (OpenAI)."""
+    """Tell whether a message holds a compaction that only its provider can read (OpenAI)."""
     return any(_has_secret(held_in(block)) for block in _blocks_of(msg) if compacted_words(block) is None)
 
 

@@ -61,7 +61,7 @@ class ExchangeMessage(NamedTuple):
     part: str = ""
     """Set where one history message gives several: with `key` it names this one."""
     goes_on: bool = False
-    """Of the first of an exchange: whether it is the rest of the one before, which was given out already."""
+    """Whether an exchange that begins here is the rest of the one before, which was already returned."""
 
 
 Exchange = tuple[ExchangeMessage, ...]

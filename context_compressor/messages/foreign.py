@@ -28,7 +28,7 @@ FOREIGN_TYPES = {
     **dict.fromkeys(("toolRequest", "toolResponse", "frontendToolRequest"), _GOOSE),
     **dict.fromkeys(("tool-call", "tool-result"), _VERCEL),
 }
-"""Types of blocks that are calls and results of a form that nothing here reads: nobody could pair them."""
+"""Types of blocks for calls and results in forms that are not read here, so they could not be paired."""
 _OF_CHAT, _OF_RESPONSES, _OF_ANTHROPIC = (
     "chat dicts (form='chat')",
     "the Responses API (form='responses')",

@@ -24,9 +24,10 @@ _RESULTS = {
     "server_tool_result": "tool_call_id",
     "builtin-tool-return": "tool_call_id",
 }
-"""Where calls and results of each kind name the call; Anthropic's results have a kind for each tool."""
+"""Keys under which calls and results of each kind name the call. Anthropic's results have a kind for each
+tool."""
 _OTHERS = frozenset({"text", "thinking", "tool_use", "tool_result", "image"})
-"""Kinds that are none of these, as most blocks are."""
+"""Kinds of most blocks, which are neither calls nor results of hosted tools."""
 
 
 def called_in(block: Block) -> str | None:
@@ -51,7 +52,7 @@ def is_hosted(block: Block) -> bool:
 
 
 def caller_of(block: Block) -> str | None:
-    """Return the id of the call of a hosted tool, a program mostly, that makes the call in a block."""
+    """Return the id of the call of a hosted tool, mostly a program, that made the call in a block."""
     caller = block.get("caller") or _extra_of(block).get("caller")
     held = caller if isinstance(caller, Mapping) else {}
     return _id_in(held, "tool_id" if "tool_id" in held else "caller_id")
@@ -74,8 +75,8 @@ def _takes_part(block: Block) -> bool:
 def with_calls(msg: Msg, open_ids: Iterable[str]) -> Msg:
     """Return a message without what needs a call that is not there.
 
-    A result whose call stands neither in it nor among `open_ids` is told as a text; a call that was made by
-    such a one says no more by whom.
+    A result whose call stands neither in the message nor among `open_ids` becomes a text. A call that such a
+    call made no longer says who made it.
     """
     called, blocks = set(open_ids), list[Block]()
     if not any(map(_takes_part, blocks_of(msg))):
@@ -97,7 +98,7 @@ def with_calls(msg: Msg, open_ids: Iterable[str]) -> Msg:
 
 
 def missing_result(call: Block, text: str) -> Block:
-    """Return what answers a call of a hosted tool whose result never came, and says so where it has words."""
+    """Return a result for a call of a hosted tool that never got one; it says so if its kind has words."""
     held = held_in(call)
     kind, name = str(held["type"]), str(held.get("name") or held.get("tool_name"))
     key, made = _CALLS[kind], dict[str, Any]()
@@ -144,7 +145,7 @@ def _without_caller(block: Block) -> Block:
     return bare
 
 
-# Without what they say
+# Skeletons: calls and results without their contents
 
 
 def skeletons_of(msg: Msg) -> list[Block]:

@@ -1,6 +1,7 @@
 """Tools that a conversation loads: what a search for tools found, and the calls of what it found.
 
-A provider that keeps definitions of tools back knows one from where a block, or an item, loads it.
+A provider may hold back the definitions of tools. It knows a tool only from the block or item on that loads
+it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def _loaded_in(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping):
         if value.get("type") == _REFERENCE:
             yield str(value.get("tool_name") or value.get("name"))
-        if value.get("type") in _DEFINING or value.get("part") in _DEFINING:  # an item, or the remark of one
+        if value.get("type") in _DEFINING or value.get("part") in _DEFINING:  # an item, or its text
             yield from _names_in(value.get("extra", value).get("tools"))
         for inner in value.values():
             if isinstance(inner, list | Mapping):

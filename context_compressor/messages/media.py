@@ -78,7 +78,7 @@ def encoded_media(block: Block) -> Media | None:
 
 
 def media_named(blocks: Iterable[Block], name: str) -> Block | None:
-    """Return the last block that shows media by a URL, or by a file's id, of this name; None: none does."""
+    """Return the last block that shows media by this URL or file id, or None."""
     found: Block | None = None
     for block in blocks:
         within = block.get("output")

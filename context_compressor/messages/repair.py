@@ -34,7 +34,7 @@ NO_OUTPUT = "[No output.]"
 """Output of a call that failed and printed nothing."""
 
 UNKNOWN_TOOL = "tool"
-"""What a result is named whose call is not known; see the readers of the forms."""
+"""The name of a result whose call is not known; readers of the forms use it."""
 
 UNNAMED_TOOL = "unnamed_tool"
 """Stands for the name of a tool that was called without one."""
@@ -213,7 +213,7 @@ def placeholder_message(call: Msg, part: str, call_id: str, name: str, *, legacy
 
 
 def hosted_placeholder(call: Msg, part: str, block: Block) -> Msg:
-    """Return the same for a call of a tool that the provider runs, which the model itself says."""
+    """Return the same for a call of a tool that the provider runs; it stands in what the model says."""
     id = f"{call.id}{part}"
     return Msg(
         call.name,

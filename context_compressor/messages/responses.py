@@ -74,7 +74,7 @@ def from_responses(items: Iterable[Any]) -> list[Msg]:
 
 
 def runs(items: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield items by what is one message: one said by others, an output, a compaction, all a model gave."""
+    """Yield the items of one message each: one of another role, an output, a compaction, or a whole reply."""
     run: list[Any] = []
     for item in items:
         # A compaction is kept, and nothing with it but reasoning, which never stands without what follows.
@@ -338,7 +338,7 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
 
 
 def _with_fit_id(item: Any) -> Any:
-    """Return an item in which the id of a call is one that the API takes."""
+    """Return an item in which the API takes the id of a call."""
     kind = _kind_of(item)
     key = _call_key(item, kind) if kind.endswith("_output") else "call_id"
     id = get(item, key)

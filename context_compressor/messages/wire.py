@@ -250,13 +250,13 @@ def are_markers(value: object) -> bool:
 # Ids
 
 MOST_ID_CHARACTERS = 64
-"""OpenAI's Responses API refuses longer ids of calls."""
+"""Characters of an id of a call; OpenAI's Responses API refuses longer ones."""
 _DIGEST_CHARACTERS = 12
 
 
 def made_id(id: str) -> str:
-    """Return an id that stands for one which a form does not take: in letters, digits, `_` and `-`, no longer
-    than allowed, the same for the same and another for any other.
+    """Return a valid id in the place of one that a form does not take: letters, digits, `_` and `-`, not too
+    long. The same id always becomes the same one, and each another.
     """
     size = max(0, min(len(id), MOST_ID_CHARACTERS) - _DIGEST_CHARACTERS - 1)
     digest = sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
@@ -360,14 +360,14 @@ def without_request_metadata(holder: Mapping[str, Any]) -> dict[str, Any]:
 
 def beside(block: Block, *told: str) -> dict[str, Any]:
     """Return what a block says on the wire beside its type and what stands under the keys `told`: citations,
-    a thought's signature, an item's id, what a shell wrote beside its output. What is empty says nothing.
+    a thought's signature, an item's id, what a shell wrote beside its output. Empty fields are left out.
     """
     remark = remark_of(block, form_name_of(block))
     found = {key: value for key, value in block.items() if key not in ("type", REMARK, *told)}
     found |= remark.get("extra", {})
     found |= {key: remark[key].get("extra") for key in ("function", "item") if key in remark}
     if block.get("type") == "thinking":
-        found.pop("summary", None)  # of an item of the Responses API: it was read as the thought
+        found.pop("summary", None)  # the summary of a Responses item was read as its thought
     return {key: value for key, value in found.items() if value}
 
 
@@ -378,8 +378,8 @@ def beside_content(msg: Msg) -> dict[str, Any]:
 
 
 SENT_BESIDE: Final = "sent_beside"
-"""Key of a chat dict that an adapter makes of a framework's message: what goes out with that message, and the
-dict does not say. It is counted, and never sent under this key."""
+"""Key in a chat dict that an adapter makes of a framework's message, for what goes out with the message and
+has no other place in the dict. It is counted, and never sent under this key."""
 
 
 def unsaid(value: Any, said: Container[str]) -> Any:

@@ -44,7 +44,7 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
-    """Give a file that takes its name when all is written, durably; a failure leaves what was there.
+    """Open a file that takes its name, durably, once all is written; a failure leaves what was there.
 
     A device or a pipe is written to as it is. What earlier processes left half written is swept.
     """
@@ -66,7 +66,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
     except BaseException as error:
         with suppress(FileNotFoundError):
             Path(name).unlink()
-        if isinstance(error, OSError) and error.filename is None:  # a full disk names no file
+        if isinstance(error, OSError) and error.filename is None:  # the error of a full disk names no file
             error.filename = str(path)
         raise
     sync_directory(path.parent)
@@ -78,7 +78,7 @@ off by hours (network disks) does no harm."""
 
 
 def sweep(directory: Path) -> None:
-    """Remove temporary files that processes left which died; they are looked for once an hour at most."""
+    """Remove temporary files of processes that died; they are looked for once an hour at most."""
     _sweep(directory, int(time.time() // 3600))
 
 
@@ -345,7 +345,7 @@ def check_limit(name: str, value: object, *, whole: bool = False) -> None:
 
 
 def refs_of_states_in(directory: Path, *, but: str = "") -> set[str]:
-    """Return the refs that the states of conversations beside the texts name, and some more, maybe.
+    """Return the refs that states of conversations beside the texts name; maybe too many.
 
     Args:
         directory: of the texts.

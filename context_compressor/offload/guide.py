@@ -20,13 +20,13 @@ SHORT_GUIDE = f"{SEARCH_TOOL}(query) and {READ_TOOL}(ref) bring it back"
 
 SpeakerRole = Literal["user", "assistant", "tool", "system"]
 ROLES = get_args(SpeakerRole)
-"""Who says what a history holds; a tool says the result of a call."""
+"""Roles that speak in a history; results of calls are said by the tool."""
 
 TOOL_NAMES = frozenset({READ_TOOL, GREP_TOOL, LOAD_TOOL, SEARCH_TOOL, COMPRESS_TOOL})
 """What they answer with stands in the history already, or is of no use later."""
 
 MOST_TOOLS = 128
-"""So many a request may offer at OpenAI: where ours would make more, they are left out."""
+"""Tools that a request may offer at OpenAI. If ours would make more, they are left out."""
 
 
 def is_own_tool(name: str | None) -> bool:

@@ -50,7 +50,7 @@ class FoundSection:
     matches: int
     lines: Sequence[FoundLine]
     ago: str = ""
-    """How many messages ago what it holds was said, in words; "" where nobody knows."""
+    """How many messages ago its text was said, in words; "" if that is not known."""
 
 
 def lines_page(
@@ -75,7 +75,7 @@ def lines_page(
 def closing_more(offset: int, column: int = 1, length: int | None = None, tokens: int | None = None) -> str:
     """Return the last line of a page after which `offset` (and `column` of a line of `length`) comes next.
 
-    `tokens`: what the page may cost, where that ended it; None: it has as many lines as were asked for.
+    `tokens`: the limit that ended the page; None: it has as many lines as were asked for.
     """
     why = "limit reached" if tokens is None else f"page full at {tokens} tokens"
     place = f"offset={offset}" + ("" if length is None else f", column={column}")
@@ -146,7 +146,7 @@ _LINES_CLOSING = re.compile(
     rf"\[end\]|\[more: (?:limit reached; |page full at {_N} tokens; )?read_offloaded\(ref, offset={_N}"
     rf"(?:\)|, column={_N}\); line {_N} has {_N} characters)\]"
 )
-"""Earlier releases did not say why, and their pages stand in histories."""
+"""Last lines as earlier releases wrote them, without a reason; histories still hold them."""
 _FOUND_HEADER = re.compile(
     rf"\[{_REF} matches: {_N}, lines: {_N}(?:, (?:now|(?:(?:0|{_N}) to )?{_N} messages? ago))?\]"
 )

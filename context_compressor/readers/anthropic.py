@@ -31,7 +31,7 @@ _MARKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use", "docum
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
 """Keys that must hold strings in a block of a type."""
 _RESULT_KEYS = ("type", "tool_use_id", "is_error", "cache_control", "id", "name")
-"""Keys of a tool result that say nothing of what came out."""
+"""Keys of a tool result that hold nothing of the result itself."""
 
 
 def has_mark(content: Any) -> bool:

@@ -77,7 +77,7 @@ def _chatgpt_kind(record: dict[str, Any]) -> str | None:
     role, kind = pick(record, "message.author.role"), pick(record, "message.content.content_type")
     if record["message"] is None or kind == "reasoning_recap":
         return "node"
-    if role == "system" and pick(record, *_CHATGPT) in (None, [""]):  # each conversation begins with one
+    if role == "system" and pick(record, *_CHATGPT) in (None, [""]):  # the empty first message
         return "node"
     is_call = role == "assistant" and pick(record, "message.recipient") not in (None, "all")
     return "call" if is_call else str(role)
@@ -116,7 +116,7 @@ chatgpt = TableReader(
 
 
 def _say_continue(transcript: Transcript, record: Any, line: int) -> None:
-    """Say a request behind the files that stood before it in the prompt."""
+    """Add a request, with the files that stood before it in the prompt."""
     attached = [
         part for item in dicts_in(record.get("contextItems")) for part in parts_of(item.get("content"))
     ]
@@ -127,7 +127,7 @@ def _say_continue(transcript: Transcript, record: Any, line: int) -> None:
 
 def _answer_continue(transcript: Transcript, state: Any, line: int) -> None:
     output = dicts_in(pick(state, "output"))
-    if output:  # else a message of its own has it
+    if output:  # else the result is a message of its own
         parts = [part for item in output for part in parts_of(item.get("content"))]
         transcript.answer(text_in(state, "toolCallId"), parts, line)
     else:
@@ -186,7 +186,7 @@ copilot = TableReader(Format.COPILOT, _copilot_kind, _COPILOT)
 
 
 def _droid_role(record: dict[str, Any]) -> str | None:
-    """Return the kind of a message, which other programs' sessions may have, too."""
+    """Return the kind of a message. Sessions of other programs may have the same."""
     role, kind = pick(record, "message.role") or pick(record, "role"), text_in(record, "type")
     is_streamed = "session_id" in record and "text" in record
     if kind != "message" or not (isinstance(record.get("message"), dict) or is_streamed):
@@ -259,7 +259,7 @@ def _goose_kind(record: dict[str, Any]) -> str | None:
 
 
 def _say_goose(transcript: Transcript, record: Any, line: int) -> None:
-    """Say what a user's message holds: results of calls, and his words."""
+    """Add the contents of a user's message: results of calls, and words of the user."""
     said: list[Part] = []
     for block in record["content"] if isinstance(record["content"], list) else [record["content"]]:
         kind = text_in(block, "type") if isinstance(block, dict) else ""

@@ -40,9 +40,10 @@ _LINKS = ("uuid", "parentUuid", "sessionId", "session_id")
 _BOOKKEEPING = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "operation"}
 """Records by which a file is known that begins with nothing else: type, and a key that they have."""
 _ATTACHED = ("prompt", "content", "snippet", "text", "planContent")
-"""Where an attachment keeps what it says; of one with none of these, all that has words is said."""
+"""Keys under which an attachment keeps its text. If it has none of them, all its texts of several words
+count."""
 _SYNTHETIC = "<synthetic>"
-"""What the program calls the model of a reply that it wrote itself."""
+"""The name of the model in a reply that the program wrote itself."""
 _BOUNDARY = "compact_boundary"
 
 
@@ -186,7 +187,7 @@ def _attached_parts(held: dict[str, Any]) -> list[Part]:
 
 
 def _words_in(value: Any) -> list[str]:
-    """Return the texts in a value that have several words: names, paths and ids have one."""
+    """Return the texts in a value that have several words; names, paths and ids have one word."""
     if isinstance(value, str):
         return [value] if len(value.split()) > 1 else []
     held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

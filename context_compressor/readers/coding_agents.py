@@ -316,7 +316,7 @@ gemini = TableReader(
 
 
 _STEPS = ("step-finish", "snapshot", "patch", "agent", "retry", "compaction")
-"""Parts of a message that say nothing."""
+"""Types of parts without content."""
 
 
 def _file_of(part: Any) -> list[dict[str, Any]]:

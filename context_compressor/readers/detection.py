@@ -170,13 +170,13 @@ def open_wrapper(document: Document, format: Format | None) -> Document:
 
 
 _MESSAGES = ("history", "conversations", "traj")
-"""Where objects keep their messages that have no `messages`."""
+"""Keys under which objects without `messages` keep their messages."""
 
 
 def _opened(value: Any) -> list[Any]:
     """Return what a value wraps: records, or objects that hold a list of messages; else the value.
 
-    What stands beside a list of messages stays beside it.
+    Other keys beside a list of messages are kept.
     """
     if isinstance(value, list) and not any(map(_is_message, value)):
         sessions = [opened for one in value for opened in _opened(one)]
@@ -206,7 +206,7 @@ def _opened(value: Any) -> list[Any]:
 
 
 def _nodes(value: dict[str, Any]) -> list[Any]:
-    """Return the nodes of a conversation that ChatGPT exported, those last that lead to the newest."""
+    """Return the nodes of an exported ChatGPT conversation; those that lead to the newest come last."""
     nodes = value["mapping"]
     path: dict[str, Any] = {}
     name = value.get("current_node")

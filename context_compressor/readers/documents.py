@@ -116,7 +116,7 @@ Numbered = tuple[int, Any]
 
 @dataclass(slots=True)
 class Taken:
-    """How many records said something since somebody last asked."""
+    """How many records said something since this was last read."""
 
     count: int = 0
     lost_holders: int = 0
@@ -142,7 +142,7 @@ class Document:
         """Whether it holds a value per line; a file of one line does not."""
         self.is_indented = False
         self.is_opened = False
-        """Whether its values were held by others, as sessions by a list of them."""
+        """Whether its values came out of other values, such as sessions out of a list of sessions."""
         self.taken = Taken()
         self._stream = stream
         self._damage: str | None = None
@@ -175,7 +175,7 @@ class Document:
     def rejecting(self, line: int, place: str = "", *, holds: bool = False) -> Iterator[None]:
         """Reject a value that cannot be read, and go on; `place` names it within what stands on the line.
 
-        `holds`: whether it is what holds records, and not one itself.
+        `holds`: whether it holds records and is none itself.
         """
         try:
             yield
@@ -185,7 +185,7 @@ class Document:
 
     @contextmanager
     def reading(self, transcript: Transcript, line: int, place: str = "") -> Iterator[None]:
-        """Count a record that says something; reject one that neither does nor tells what is left out."""
+        """Count a record that says something; reject one that says nothing and notes nothing as left out."""
         pieces, told = transcript.pieces, transcript.told
         with self.rejecting(line, place):
             yield

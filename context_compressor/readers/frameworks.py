@@ -224,7 +224,7 @@ _RESPONSE = {
 
 
 def _instruct(transcript: Transcript, request: Any, line: int) -> None:
-    """Say the instructions, which every request repeats, before the first of them; tell of others."""
+    """Add the instructions, which all requests repeat, before the first; note others as left out."""
     found = pick(request, "instructions")
     if found is not None and transcript.instructions is None:
         says("system", "instructions")(transcript, request, line)

@@ -90,7 +90,7 @@ def _without_silent(document: Document, messages: list[Any], line: int) -> list[
 
 
 def _is_silent(message: dict[str, Any]) -> bool:
-    """Tell whether a message says nothing, and is no call, result, thought or beginning of an answer."""
+    """Tell whether a message has no words and no call, result, thought or beginning of an answer."""
     content = message.get("content")
     if isinstance(content, str) and content.strip():
         return False

@@ -52,7 +52,7 @@ def pick(record: Any, *paths: str) -> Any:
 
 
 def _is_there(record: Any, path: str) -> bool:
-    """Tell whether a record has a path, be it that nothing stands there."""
+    """Tell whether a record has a path, even if its value is empty."""
     above, _, key = path.rpartition(".")
     holder = pick(record, above) if above else record
     return isinstance(holder, dict) and key in holder
@@ -175,7 +175,7 @@ def answers(ids: Sequence[str], *paths: str) -> Step:
 
 
 def keeps(role: str) -> Step:
-    """Return the step that says a block as it is, as its JSON text where nothing is known of its type."""
+    """Return the step that keeps a block as it is, or as its JSON text if its type is unknown."""
 
     def step(transcript: Transcript, block: Any, line: int) -> None:
         if role == "assistant":
@@ -204,7 +204,7 @@ def each(path: str, kind: Kind, table: Table, other: Sequence[Step] = (keeps("as
 
 
 def fails(*paths: str) -> Step:
-    """Return the step that tells of an error that a program noted in the place of a reply."""
+    """Return the step that notes an error which a program wrote in the place of a reply."""
 
     def step(transcript: Transcript, record: Any, _line: int) -> None:
         if pick(record, *paths) is not None:

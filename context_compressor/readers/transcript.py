@@ -18,7 +18,7 @@ from context_compressor.readers.session import UnreadableError
 
 Part = dict[str, Any]
 API_ERRORS = "errors of an API"
-"""What a program wrote into the place of a reply that it did not get: nobody said it."""
+"""Note for an error that a program wrote in the place of a reply: nobody said it."""
 SAYS_NOTHING = "says nothing: it has neither words nor calls"
 _COMPACTED = "was compacted by its program: what was there before stays, its summary too"
 
@@ -62,7 +62,7 @@ class Transcript:
         self.pieces = 0
         """How much was said."""
         self.told = 0
-        """How often something was told that is no part of the conversation."""
+        """How many notes tell of something that is no part of the conversation."""
         self._turns: list[_Turn] = []
         self._by_key: dict[str, _Turn] = {}
         self._open: _Turn | None = None
@@ -87,7 +87,7 @@ class Transcript:
         self.told += 1
 
     def miss(self, what: str) -> None:
-        """Tell of something that should say something, and does not: it counts as nothing that was read."""
+        """Note something that should hold content and does not; it does not count as read."""
         self._left_out[f"{what} without words"] += 1
 
     def compact(self) -> None:
@@ -239,7 +239,7 @@ _MEDIA = ("image", "audio", "video", "file")
 
 
 def are_silent(parts: Sequence[Part]) -> bool:
-    """Tell whether parts say nothing: there are none but blank texts."""
+    """Tell whether parts are all blank texts, or there are none."""
     return not any(part.keys() != {"type", "text"} or str(part["text"]).strip() for part in parts)
 
 

@@ -64,7 +64,7 @@ def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[fl
 
 
 def _whole_lines(text: str, first: int, last: int, width: int) -> tuple[int, int]:
-    """Return where the lines of a stretch begin and end, if these fit: only a long line is cut."""
+    """Return where the lines of a stretch begin and end, if they fit; only a long line is cut."""
     begin, end = text.rfind("\n", 0, first) + 1, text.find("\n", last)
     end = len(text) if end < 0 else end
     return (begin, end) if end - begin <= width else (first, last)

@@ -61,7 +61,7 @@ _ALONE, _IN_FULL = 3, 2
 longer ones, as `/srv/app` does in `/srv/app/main.py`."""
 
 _LEAST_SAID = 20
-"""Shorter lines are compared with what stands around them."""
+"""Characters; shorter lines are compared together with the lines around them."""
 _TOOL_PLACE = -1_000
 """Where the name of a tool stands: near no word of the text."""
 
@@ -160,7 +160,7 @@ class _Reading:
 
     @property
     def answer(self) -> str:
-        """What it says to the query, whatever stands around: the lines that hold what is sought."""
+        """The lines that hold what is searched for, without the lines around them."""
         text = self.found.text
         starts = sorted({at for places in self._places for at in places if at >= 0})
         lines = dict.fromkeys(text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0] for at in starts)
@@ -258,8 +258,8 @@ def rank(
 
 
 def _spread(ordered: Sequence[_Reading], last: Callable[[Document], bool]) -> list[Found]:
-    """Return the first passage of each text, then their others, then those whose line that answers stands in
-    one before, and those of texts that are to come last.
+    """Return the first passage of each text, then their other passages, then those whose answering line
+    stands in an earlier passage, and those of texts that come last.
     """
     seen: set[tuple[str, int]] = set()
     said: set[str] = set()

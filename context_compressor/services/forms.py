@@ -155,7 +155,7 @@ def _write_object(msg: Msg, noted: Mapping[str, Any]) -> Any:
     module, _, path = str(noted.get("as")).partition(":")
     kind: Any = sys.modules.get(module)
     for name in path.split("."):
-        # Not getattr, for which a module may import another.
+        # Not getattr: a module may import others when it is asked for an attribute.
         kind = getattr(kind, "__dict__", {}).get(name)
     try:
         if isinstance(kind, type) and {"role", "content"} <= _members_of(kind):
@@ -170,7 +170,7 @@ def _write_object(msg: Msg, noted: Mapping[str, Any]) -> Any:
 
 
 def _members_of(kind: type) -> set[str]:
-    """Return what objects of a class have, as far as the class says."""
+    """Return the names of attributes of objects of a class, as far as the class declares them."""
     fields = kind.model_fields if issubclass(kind, BaseModel) else signature(kind).parameters
     return {*fields, *dir(kind)}
 

@@ -157,8 +157,8 @@ def check_summary(
         summary: what the summariser returned.
         request: what was asked.
         material: what was summarised, as text; rendered from the request when None.
-        quotes: whether all of it is quoted from the material, as an extract's is: what repeats there does so
-            here.
+        quotes: whether all of it is quoted from the material, as in an extract; it may then repeat itself as
+            the material does.
 
     Raises:
         SummaryRejectedError: it is no summary, says nothing, is an error text, a copy of the material, or
@@ -309,11 +309,11 @@ def _brief(error: Exception) -> str:
 
 
 _REMARK_TOKENS = 60
-"""By `estimate_tokens`. Errors and refusals are shorter, in any language; prose that is as long is a summary,
-whatever language it is in and whatever words it has."""
+"""Tokens by `estimate_tokens`. Errors and refusals are shorter in any language. Prose that is as long counts
+as a summary, whatever its words."""
 _LEAST_SHARED, _SHARE = 4, 0.4
-"""So many words of what is shorter, and this part of them, stand in the material; errors and refusals share
-fewer. Of a material that has few words itself, a third is asked."""
+"""A shorter summary shares at least so many words with the material, and this part of its own; errors and
+refusals share fewer. If the material has few words itself, a third of these is enough."""
 _MAX_READ_CHARS = 20_000
 """This many characters of an answer are enough to tell what it is about."""
 _MAX_WRAPPINGS = 3

@@ -47,7 +47,7 @@ def cut_middle(text: str, max_chars: int) -> str:
 
 
 def left_out(gap: str) -> str:
-    """Return the mark of what is left out of a text that a writer of summaries reads."""
+    """Return the mark for what is left out of a text that a summariser reads."""
     lines = gap.strip("\n").count("\n") + 1
     return f"[... {f'{lines:,} lines' if lines > 1 else f'{len(gap):,} characters'} left out ...]"
 

@@ -43,10 +43,10 @@ def is_overflow(error: BaseException | str) -> bool:
 
 
 def refuses_tools(error: BaseException | str) -> bool:
-    """Tell whether an error is one of a request itself, and speaks of tools.
+    """Tell whether an error is about the request itself, and speaks of tools.
 
-    A provider says so in its own words, and so does an SDK that has no such field: by the word in the text,
-    in the field that is named or in the code. A class without tools raises `NotImplementedError`.
+    Providers and SDKs have words of their own for it. The word is looked for in the text, in the name of the
+    field and in the code. A class without tools raises `NotImplementedError`.
     """
     fault = _checked(error)
     if fault is None:
@@ -57,9 +57,10 @@ def refuses_tools(error: BaseException | str) -> bool:
 
 
 _OF_REQUEST = frozenset({200, 400, 404, 405, 406, 413, 415, 422, 501})
-"""Not who asks, how often, or how the provider is: what is asked for. 200: an error within a stream."""
+"""Statuses that speak of the request itself, not of who asks, how often, or of trouble at the provider. 200
+is an error within a stream."""
 _TOOLS = re.compile(r"(?<![a-z])(?i:tool|function)s?(?![a-z])")
-"""The word in prose, in `tool_choice` and in `functionDeclarations`."""
+"""Finds the word in prose, in `tool_choice` and in `functionDeclarations`."""
 
 
 def limit_in(error: BaseException | str) -> int | None:

@@ -66,8 +66,8 @@ _MIN_KEY_CHARS = 6
 
 
 def _traced() -> AbstractContextManager[Any]:
-    """Return a span of ours, so that a trace tells what a summary asks from the agent's own requests."""
-    trace: Any = sys.modules.get("opentelemetry.trace")  # whoever traces has loaded it
+    """Return a span that sets requests for summaries apart from the agent's own requests in a trace."""
+    trace: Any = sys.modules.get("opentelemetry.trace")  # a program that traces has loaded it
     if trace is None:
         return nullcontext()
     span: AbstractContextManager[Any] = trace.get_tracer("context_compressor").start_as_current_span(

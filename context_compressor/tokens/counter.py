@@ -32,7 +32,7 @@ class TokenCounter(Protocol):
 
 
 def check_counter(counter: object) -> None:
-    """Check at the door what is given as a counter: one, a model's name, or None for the default.
+    """Check what is given as a counter: a counter, a model's name, or None for the default.
 
     Raises:
         InvalidArgumentError: it is none; the text names what it lacks.
@@ -106,7 +106,7 @@ TOLD = {
     "tool_use": ("id", "name", "input", "raw_input"),
     "tool_result": ("id", "name", "output"),
 }
-"""Keys of blocks that are ours under which stands what is counted for what it is."""
+"""Keys of our own blocks whose contents are counted by their kind."""
 
 
 def is_text(inner: Any) -> bool:

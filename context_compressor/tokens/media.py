@@ -195,7 +195,8 @@ FILE_TOKENS = 3_000
 ENCODED_CHARACTERS = 200
 """Shorter strings are counted as text even if they are base64: few enough not to matter."""
 OPAQUE_CHARACTERS = 64
-"""The same of what is no medium: seals of citations are short and many; a provider's ids are shorter."""
+"""The same for strings that are no media. Seals of citations are short and many; ids of a provider are
+shorter."""
 CHARACTERS_PER_OPAQUE_TOKEN = 4
 """What only its provider reads (a thought's signature, encrypted reasoning or results) costs what it was made
 of. That is not known. In base64 it has a third more characters than bytes, and a token of text has some four
@@ -204,7 +205,8 @@ bytes, so this is a bound."""
 _KIND_TOKENS: dict[MediaKind, int] = {"audio": AUDIO_TOKENS, "video": VIDEO_TOKENS, "file": FILE_TOKENS}
 _KIND = re.compile(r"(?<![a-z])(?:(image|audio|video)|(screenshot)|(file|document|application/))")
 _MEDIUM = re.compile(r"(image|audio|video|screenshot|file|document)([_-]url|_generation_call)?$")
-"""Types of what may be a medium by an address alone; a citation of a file, or a search in files, is none."""
+"""Types of blocks that may name media by an address alone. Citations of files and searches in files are not
+among them."""
 _REFERENCE_KEYS = frozenset(
     {"url", "file_id", "file_url", "file_uri", "file_data", "document_url", "image_url"}
 )

@@ -175,12 +175,12 @@ class TiktokenCounter:
         return others
 
     def _measure_other(self, block: Block, vocabulary: Vocabulary) -> int:
-        """Return what a block costs that is no text, thought, call or result."""
+        """Return the tokens of a block that is no text, thought, call or result."""
         said = {"type": block["type"]} if "type" in block else {}
         return block_tokens(said | beside(block), vocabulary.count, self._image_formula)
 
     def _measure_rest(self, rest: Block, vocabulary: Vocabulary) -> int:
-        """Return what a block, or a message, costs beside what is counted for what it is."""
+        """Return the tokens of the fields of a block or message that are not counted by their kind."""
         return block_tokens(rest, vocabulary.count, self._image_formula) if rest else 0
 
     def _load(self) -> Vocabulary:
@@ -199,7 +199,7 @@ class TiktokenCounter:
 
 
 def as_counter(counter: TokenCounter | str | None) -> TokenCounter:
-    """Return what counts: what was given, or a `TiktokenCounter` for the model of that name."""
+    """Return the counter that was given, or a `TiktokenCounter` for the model of that name."""
     return TiktokenCounter(counter) if counter is None or isinstance(counter, str) else counter
 
 

@@ -68,7 +68,7 @@ class Arguments:
         return min(number, _MAX_NUMBER)
 
     def one_of(self, name: str, values: Sequence[str]) -> str | None:
-        """Return one of some words, None when absent; models also write "User"."""
+        """Return one of the allowed words, or None when absent. Case is ignored: models also write "User"."""
         value = self.get(name)
         said = value.strip().lower() if isinstance(value, str) else value
         if said is None or said == "":

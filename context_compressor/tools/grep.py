@@ -55,7 +55,7 @@ def compile_pattern(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
     if _RECURSION.search(pattern):
         # Measured: such a pattern takes a gigabyte of memory per second before the timeout ends it.
         raise PatternError("Patterns that call themselves are not supported; write it without recursion.")
-    # What may stand before is no part of the place that is to be shown.
+    # `.*` and the like at the beginning match text before the place that is to be shown.
     pattern = _ANYTHING_BEFORE.sub("", pattern) or pattern
     try:
         return regex.compile(pattern, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))

@@ -71,7 +71,7 @@ class NamespaceTexts:
         """Return at most `limit` passages of all texts that answer a query, best first.
 
         Raises:
-            InvalidArgumentError: a role: nobody here knows who said what.
+            InvalidArgumentError: a role was given; a namespace does not know who said what.
             OffloadError: the directory cannot be listed, or this Python's SQLite has no full-text search.
         """
         if role is not None:

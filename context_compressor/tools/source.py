@@ -55,8 +55,8 @@ class OffloadSource(Protocol):
 
 
 class HistorySource(OffloadSource, Protocol):
-    """What `search_history` and `compress_context` need of a memory, each one of these; and what makes the
-    answers of the others better.
+    """Methods of a memory that tools use: `search_history` and `compress_context` need one each; the others
+    make answers better.
     """
 
     async def search_history(
@@ -71,11 +71,11 @@ class HistorySource(OffloadSource, Protocol):
         ...
 
     async def ages_of_refs(self) -> Mapping[str, tuple[int, int]]:
-        """Return how many messages ago the newest and the oldest were that each text is of, by ref."""
+        """Return by ref how many messages ago the newest and the oldest message of each text were."""
         ...
 
     def own_words_in(self, ref: str, text: str) -> Sequence[tuple[int, int]]:
-        """Return where in the text under a ref the memory's own words stand, first and behind the last."""
+        """Return where the text under a ref holds words of the memory, as starts and ends."""
         ...
 
     async def find_media(self, name: str) -> Block | None:

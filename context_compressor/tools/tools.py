@@ -288,7 +288,7 @@ class OffloadTools:
         return texts, False
 
     def _own_words(self, ref: str, text: str) -> Sequence[tuple[int, int]]:
-        """Return where in a text a memory's own words stand, which only repeat what other texts say."""
+        """Return where a text holds words of the memory, which only repeat what other texts say."""
         return self._memory.own_words_in(ref, text) if can(self._memory, "own_words_in") else []
 
     async def _load(self, arguments: Arguments) -> str:
@@ -297,7 +297,7 @@ class OffloadTools:
         return f"{name} ({media_type_of(url) or block['type']}) follows as a message of the user."
 
     async def _find_media(self, arguments: Arguments) -> tuple[str, Block]:
-        """Return the ref of media that can be shown, or what else names them, and a block that shows them."""
+        """Return the ref, URL or file id of media, and a block that shows them."""
         arguments.check("ref")
         given = arguments.required("ref")
         block = None
@@ -338,7 +338,7 @@ class OffloadTools:
         limit = arguments.integer("limit")
         role = arguments.one_of("role", ROLES)
         most = min(limit or _DEFAULT_HITS, MAX_HITS)
-        # A memory of somebody else's may not know of roles.
+        # A memory of the user's own may not take roles.
         said_by: dict[str, Any] = {} if role is None else {"role": role}
         try:
             hits = await self._memory.search_history(query, limit=most, **said_by)
@@ -394,7 +394,7 @@ def _nothing_found(
 
 
 def _url_in(block: Block) -> str | None:
-    """Return the URL, be it one with data, by which a block shows media; None where that is a file's id."""
+    """Return the URL (or data URL) by which a block shows media; None if it names a file id."""
     media = encoded_media(block)
     url = url_of(block.get("source") or {}) or (block.get("file") or {}).get("file_data")
     return url if media is None else media.url

@@ -113,8 +113,8 @@ def _without_beginning(message: Dict, inside: Sequence[Mapping[str, Any]], texts
 
 
 def _moved(entry: Any, first: int | None) -> Any:
-    """Return an entry of a list behind those of streams before it, by which accumulators join what belongs
-    together; None: as if it stood nowhere.
+    """Return an entry of a streamed list with its index moved by `first`, behind those of earlier streams.
+    Accumulators join pieces by that index; None removes it.
     """
     if not isinstance(entry, dict) or not isinstance(entry.get("index"), int):
         return entry

@@ -229,11 +229,11 @@ class Talk:
         return self.wire.handed(replies, self.names, self._spent)
 
     def _places(self, said: list[Any]) -> Iterator[tuple[int, str, Sequence[Any]]]:
-        """Yield where each piece of a list begins, what stands for all that the model is told before it, and
-        the piece; an empty one behind the last.
+        """Yield for each piece of a list its place, a hash of all that the model reads before it, and the
+        piece; at the end an empty piece.
 
-        Instructions and tools count like anything else: two users whose words and ids are the same are told
-        apart by these, and what was answered inside may quote them.
+        The hash covers instructions and tools as well. Two users with the same words and ids are told apart
+        by these, and what was answered inside may quote them.
         """
         beside = [{"role": "system", "content": self.wire.system(self._request) or ""}]
         beside += wires_of(self._request.get("tools") or ())

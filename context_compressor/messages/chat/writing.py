@@ -250,8 +250,8 @@ def text_forms(bare: dict[str, Any]) -> list[dict[str, Any]]:
 # In turn
 
 BRIDGE = "[The conversation goes on.]"
-"""What the assistant says where a user message follows a tool's result, and the user where the assistant
-would speak first; 15 tokens or less, frame included."""
+"""What the assistant says between a tool's result and a user message, and the user where the assistant would
+speak first. Each takes at most 15 tokens, frame included."""
 
 
 def in_turn(messages: Iterable[Any]) -> list[Any]:
