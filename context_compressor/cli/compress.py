@@ -49,14 +49,13 @@ from context_compressor.cli.output import (
 )
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.measure import index_ranges
+from context_compressor.measure.results import LEAST_BUDGET
 from context_compressor.messages.text import dump_sendable, one_line
 from context_compressor.readers import MAX_UNPACKED, Form, Format, Reading, UnreadableError, grouped, read_all
 
 STDIN = "-"
 _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
-_LEAST_BUDGET = 1_000
-"""Budgets in tokens below which no saving is reported: hardly any real work is done in so little."""
 _MAX_STAND_INS = 12
 _MAX_NOTES = 8
 """Lines of a table, and notes below it; `--json` has all."""
@@ -281,7 +280,7 @@ def _counts(reports: Sequence[SessionReport], budget: int) -> dict[str, Any]:
     """Return the sums over all sessions; at a very small budget without a saving."""
     before = sum(report.stats.history_tokens for report in reports)
     after = sum(report.stats.view_tokens for report in reports)
-    is_told = budget >= _LEAST_BUDGET
+    is_told = budget >= LEAST_BUDGET
     return {
         "messages": sum(report.messages for report in reports),
         "view_messages": sum(len(report.view) for report in reports),

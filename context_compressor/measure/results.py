@@ -13,6 +13,9 @@ from context_compressor.measure.probes import KINDS, Probe, wilson
 OURS = "ours"
 RAW = "raw"
 
+LEAST_BUDGET = 1_000
+"""Budgets in tokens below which no saving is reported: hardly any real work is done in so little."""
+
 _Number = TypeVar("_Number", int, float)
 
 
@@ -212,6 +215,7 @@ def total(replays: Sequence[Replay]) -> Totals:
     raw_tokens = sum(turn.raw_tokens for turn in turns)
     view_tokens = sum(turn.view_tokens for turn in turns)
     share = _share(view_tokens, raw_tokens)
+    is_told = all(replay.budget >= LEAST_BUDGET for replay in replays)
     asked = [one for replay in replays for one in replay.asked]
     by_kind = {kind: count_told([one for one in asked if one.probe.kind == kind]) for kind in KINDS}
     fills = [
@@ -225,7 +229,7 @@ def total(replays: Sequence[Replay]) -> Totals:
         turns=len(turns),
         raw_tokens=raw_tokens,
         view_tokens=view_tokens,
-        saved=None if share is None else 1 - share,
+        saved=None if share is None or not is_told else 1 - share,
         peak_tokens=max((turn.view_tokens for turn in turns if turn.is_sent), default=None),
         over=sum(turn.is_over for turn in turns),
         invalid=sum(bool(turn.problems) for turn in turns),

@@ -20,6 +20,7 @@ from context_compressor.readers.tables import (
     calls,
     compacts,
     each,
+    fails,
     goes_on,
     keep_path,
     names,
@@ -41,12 +42,18 @@ _CHAT_CALL = (calls("id", "function.name", "function.arguments"),)
 
 # ATIF: the trajectories of Harbor and Terminal-Bench
 
+_OBSERVED = each(
+    "observation.results",
+    lambda _: "result",
+    {"result": (answers(["source_call_id"], "content", "subagent_trajectory_ref"),)},
+)
+
 atif = TableReader(
     Format.ATIF,
     lambda record: text_in(record, "source") or None if "step_id" in record else None,
     {
-        "system": (says("system", "message"),),
-        "user": (says("user", "message"),),
+        "system": (says("system", "message"), _OBSERVED),
+        "user": (says("user", "message"), _OBSERVED),
         "agent": (
             begins,
             thinks("reasoning_content"),
@@ -57,17 +64,14 @@ atif = TableReader(
                 {},
                 (calls("tool_call_id", "function_name", "arguments"),),
             ),
-            each(
-                "observation.results",
-                lambda _: "result",
-                {"result": (answers(["source_call_id"], "content"),)},
-            ),
+            _OBSERVED,
         ),
     },
 )
 
 # ChatGPT: `conversations.json` of an export
 
+_NO_MESSAGE = "nodes without a message"
 _CHATGPT = ("message.content.parts", "message.content.text", "message.content.result")
 
 
@@ -76,9 +80,9 @@ def _chatgpt_kind(record: dict[str, Any]) -> str | None:
         return None
     role, kind = pick(record, "message.author.role"), pick(record, "message.content.content_type")
     if record["message"] is None or kind == "reasoning_recap":
-        return "node"
+        return _NO_MESSAGE
     if role == "system" and pick(record, *_CHATGPT) in (None, [""]):  # the empty first message
-        return "node"
+        return _NO_MESSAGE
     is_call = role == "assistant" and pick(record, "message.recipient") not in (None, "all")
     return "call" if is_call else str(role)
 
@@ -107,7 +111,7 @@ chatgpt = TableReader(
         ),
         "call": (_call_chatgpt,),
         "tool": (answers([], *_CHATGPT),),
-        **bookkeeping("node"),
+        **bookkeeping(_NO_MESSAGE),
     },
     keep_path("id", "parent"),
 )
@@ -147,6 +151,7 @@ continue_ = TableReader(
             speaks("message.content"),
             each("message.toolCalls", by("id"), {}, _CHAT_CALL),
             each("toolCallStates", by("toolCallId"), {}, (_answer_continue,)),
+            each("toolCallState", by("toolCallId"), {}, (_answer_continue,)),  # one alone, earlier
         ),
         "tool": (answers(["message.toolCallId"], "message.content"),),
     },
@@ -157,10 +162,10 @@ continue_ = TableReader(
 
 def _copilot_kind(record: dict[str, Any]) -> str | None:
     kind, data = text_in(record, "type"), record.get("data")
-    if "." not in kind or not isinstance(data, dict):
+    if ("." not in kind and kind not in _COPILOT) or not isinstance(data, dict):
         return None
     is_said = kind in _COPILOT or "content" in data
-    return kind if is_said else "event"
+    return kind if is_said else "other events"
 
 
 _COPILOT = {
@@ -168,6 +173,7 @@ _COPILOT = {
     "system.message": (says("system", "data.content"),),
     "user.message": (says("user", "data.content"),),
     "skill.invoked": (says("user", "data.content"),),
+    "system.notification": (says("user", "data.content"),),
     "assistant.message": (
         begins,
         thinks("data.reasoningText"),
@@ -178,7 +184,8 @@ _COPILOT = {
         answers(["data.toolCallId"], "data.result.content", "data.result", "data.error.message"),
     ),
     "session.compaction_complete": (compacts("data.summaryContent"),),
-    **bookkeeping("assistant.reasoning", "assistant.message_delta", "assistant.reasoning_delta", "event"),
+    **bookkeeping("abort", "assistant.reasoning", "assistant.message_delta", "assistant.reasoning_delta"),
+    **bookkeeping("other events"),
 }
 copilot = TableReader(Format.COPILOT, _copilot_kind, _COPILOT)
 
@@ -197,7 +204,12 @@ def _droid_role(record: dict[str, Any]) -> str | None:
 def _droid_kind(record: dict[str, Any]) -> str | None:
     kind = text_in(record, "type")
     marks = {"session_start": "id", "tool_call": "toolName", "completion": "finalText"}
-    marks |= {"compaction_state": "summaryText", "todo_state": "todos", "tool_result": "toolId"}
+    marks |= {
+        "error": "source",
+        "compaction_state": "summaryText",
+        "todo_state": "todos",
+        "tool_result": "toolId",
+    }
     blocks = {text_in(block, "type") for block in dicts_in(pick(record, "message.content"))}
     if kind == "message" and blocks & {"tool_use", "tool_result"}:
         return _droid_role(record)
@@ -231,7 +243,9 @@ droid = TableReader(
         "text of assistant": (goes_on, speaks("text")),
         "tool_call": (_call_droid,),
         "tool_result": (answers(["toolCallId", "id"], "value", "error"),),
-        **bookkeeping("todo_state", "system", "completion"),
+        "system": (names("session_id"),),
+        "error": (fails("message"),),
+        **bookkeeping("todo_state", "completion"),
     },
     among=lambda record: "system" if record.get("type") == "system" else _droid_role(record),
     spreads=True,

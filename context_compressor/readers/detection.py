@@ -20,7 +20,7 @@ from context_compressor.readers import (
 )
 from context_compressor.readers.documents import Document
 from context_compressor.readers.session import Format, Session, UnreadableError
-from context_compressor.readers.tables import pick
+from context_compressor.readers.tables import is_there, pick
 from context_compressor.readers.transcript import dicts_in, first_in
 
 
@@ -129,6 +129,8 @@ _STRANGERS = {
 
 
 _SHOWN = "what the window of Cline or Roo Code shows; read the api_conversation_history.json beside it"
+_TAU2 = {"simulations", "tasks"}
+_TRACES = "traces of Langfuse; export the messages in their inputs and outputs"
 _NO_SESSIONS: list[tuple[str, set[str]]] = [
     ("answers of a chat API; read the conversations that they belong to", {"choices", "object"}),
     ("answers of Gemini; read the conversations that they belong to", {"candidates"}),
@@ -137,21 +139,23 @@ _NO_SESSIONS: list[tuple[str, set[str]]] = [
     ("OpenTelemetry traces; export the messages that they carry", {"resourceSpans"}),
     ("runs of LangSmith; export the messages in their inputs and outputs", {"run_type", "inputs"}),
     ("observations of Langfuse; export the messages in their inputs and outputs", {"traceId", "startTime"}),
-    ("traces of Langfuse; export the messages in their inputs and outputs", {"observations"}),
+    *((_TRACES, keys) for keys in ({"observations"}, {"input", "output", "sessionId", "tags"})),
+    ("what Kimi CLI shows; read the context.jsonl beside it", {"timestamp", "message.payload"}),
+    ("simulations of tau2-bench; make chat messages of theirs, with tool calls as OpenAI has them", _TAU2),
     ("requests with answers that are no messages, as streams are not", {"request", "response"}),
     (_SHOWN, {"ts", "type", "say"}),
     (_SHOWN, {"ts", "type", "ask"}),
 ]
-"""What is written beside sessions, by the keys it has, and where these are."""
+"""What is written beside sessions, by the paths it has, and where these are."""
 
 
 def name_stranger(sample: Sequence[Any]) -> str | None:
-    """Return what most values look like that are no sessions, by their keys; None where that is not known."""
+    """Return what most values that are no sessions look like; None where that is not known."""
     values = [one for value in sample for one in (value if isinstance(value, list) else [value])]
     found = Counter(
         name
         for value in dicts_in(values)
-        for name in {name for name, keys in _NO_SESSIONS if keys <= value.keys()}
+        for name in {name for name, paths in _NO_SESSIONS if all(is_there(value, path) for path in paths)}
     )
     return next((name for name, count in found.most_common(1) if 2 * count > len(values)), None)
 

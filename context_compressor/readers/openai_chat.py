@@ -10,7 +10,8 @@ from context_compressor.messages.chat import from_openai
 from context_compressor.messages.repair import is_empty_assistant
 from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
-from context_compressor.readers.transcript import SAYS_NOTHING, is_message, keys_of, kind_of
+from context_compressor.readers.tables import pick
+from context_compressor.readers.transcript import SAYS_NOTHING, dicts_in, is_message, keys_of, kind_of
 
 FORMAT = Format.OPENAI
 _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
@@ -36,6 +37,7 @@ def read(document: Document) -> Iterator[Session]:
         messages, frame = held
         kept = _without_silent(document, messages, line)
         document.taken.count += len(kept) if messages else 1
+        kept, frame = _with_system(kept, frame)
         form = Form.FOREIGN if document.is_opened else Form.ONE
         yield Session(
             kept,
@@ -76,6 +78,18 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
         raise UnreadableError(f"{where}expected a list of chat messages{other}, got {kind_of(messages)}")
     _check(messages, 0)
     return messages, frame
+
+
+def _with_system(
+    messages: list[Any], frame: dict[str, Any] | None
+) -> tuple[list[Any], dict[str, Any] | None]:
+    """Return messages behind the instructions that stood beside them, and the frame without these."""
+    system = (frame or {}).get("system")
+    texts = [system] if isinstance(system, str) else [pick(block, "text") for block in dicts_in(system)]
+    if frame is None or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        return messages, frame
+    rest = {key: value for key, value in frame.items() if key != "system"}
+    return [{"role": "system", "content": "\n\n".join(texts)}, *messages], rest
 
 
 def _without_silent(document: Document, messages: list[Any], line: int) -> list[Any]:

@@ -51,7 +51,7 @@ def pick(record: Any, *paths: str) -> Any:
     return None
 
 
-def _is_there(record: Any, path: str) -> bool:
+def is_there(record: Any, path: str) -> bool:
     """Tell whether a record has a path, even if its value is empty."""
     above, _, key = path.rpartition(".")
     holder = pick(record, above) if above else record
@@ -162,7 +162,7 @@ def answers(ids: Sequence[str], *paths: str) -> Step:
 
     def step(transcript: Transcript, record: Any, line: int) -> None:
         call_id, parts = pick(record, *ids), parts_of(pick(record, *paths))
-        if not any(_is_there(record, path) for path in paths):
+        if not any(is_there(record, path) for path in paths):
             raise UnreadableError(f"{paths[0]}: expected the result of a call, but it is missing")
         if call_id is None:
             call_id = next((waiting for waiting, _ in transcript.pending), None)
@@ -331,6 +331,7 @@ class TableReader:
         kind = self._kind(item) or self._among(item)
         steps = self._table.get(kind or "")
         if steps is None:
+            kind = kind or text_in(item, "type")
             what = f"type {kind!r} is not known" if kind else f"has no type ({keys_of(item)})"
             raise UnreadableError(f"expected a record of {self.FORMAT.title}: {what}")
         for step in steps:

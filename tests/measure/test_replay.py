@@ -77,7 +77,6 @@ async def test_six_turns_worked_out_by_hand() -> None:
     totals = done.totals()
     assert (totals.sessions, totals.turns, totals.over, totals.invalid) == (1, 6, 2, 0)
     assert (totals.raw_tokens, totals.view_tokens, totals.peak_tokens) == (183, 115, 27)
-    assert totals.saved == pytest.approx(1 - 115 / 183)
     # Raw: 132 of the 183 tokens are cached. Views: 58 of the 115.
     assert totals.cost.raw == pytest.approx(0.1 * 132 + 51) == pytest.approx(64.2)
     assert totals.cost.view == pytest.approx(0.1 * 58 + 57) == pytest.approx(62.8)
@@ -108,6 +107,14 @@ async def test_the_system_is_given_what_is_new_and_closed_at_the_end() -> None:
     assert system.closed
 
 
+async def test_a_budget_that_fits_no_conversation_tells_of_no_saving() -> None:
+    """From 1,000 tokens on it is told what share of the history was not sent."""
+    assert [(await run(VIEWS, budget=budget)).totals().saved for budget in (999, 1_000)] == [
+        None,
+        pytest.approx(1 - 115 / 183),
+    ]
+
+
 async def test_prices_can_be_set() -> None:
     """A provider without a cache charges every token, and cheap summaries cost little."""
     done = await run(VIEWS, spending=SPENDING)
@@ -118,9 +125,9 @@ async def test_prices_can_be_set() -> None:
 async def test_raw_costs_what_raw_costs_and_tells_everything() -> None:
     """The history itself is the measure: ratio 1, nothing saved, all told; without summaries no fill."""
     recording = Recording(SESSION, Words(), probes=[probe(12, "refund", "RF-9001")])
-    totals = (await replay(recording, PlainSystem(), budget=26)).totals()
+    totals = (await replay(recording, PlainSystem(), budget=1_000)).totals()
     assert (totals.saved, totals.cost.spent_ratio, totals.cost.as_if_model_ratio) == (0, 1, 1)
-    assert (totals.told.share, totals.over, totals.fill) == (1, 4, None)
+    assert (totals.told.share, totals.fill) == (1, None)
 
 
 async def test_a_dropped_tool_result_is_invalid() -> None:
@@ -142,7 +149,7 @@ async def test_recompressing_every_turn_pays_for_it() -> None:
     assert [turn.view_tokens for turn in done.turns] == [23] * 6
     assert [turn.cached_tokens for turn in done.turns] == [0] * 6
     totals = done.totals()
-    assert totals.saved == pytest.approx(1 - 138 / 183)
+    assert (totals.view_tokens, totals.raw_tokens) == (138, 183)
     assert totals.cost.spent_ratio == pytest.approx(138 / 64.2)
     assert totals.cost.as_if_model == pytest.approx(138 + 6 * (50 + 4 * 20))
 

@@ -137,6 +137,9 @@ def test_what_no_format_has_a_word_for_is_told_by_kind():
         ({"run_type": "llm", "inputs": {"messages": [[SAID]]}, "outputs": {}}, "runs of LangSmith"),
         ({"traceId": "t", "startTime": "s", "model": "m", "input": [SAID]}, "observations of Langfuse"),
         ({"name": "run", "input": {"messages": [SAID]}, "observations": []}, "traces of Langfuse"),
+        ({"id": "t", "sessionId": "s", "tags": [], "input": [SAID], "output": "hi"}, "traces of Langfuse"),
+        ({"timestamp": 1, "message": {"type": "TurnBegin", "payload": {}}}, "what Kimi CLI shows"),
+        ({"tasks": [], "simulations": [{"messages": [SAID]}]}, "simulations of tau2-bench"),
         ({"request": {"messages": [SAID]}, "response": {"body": "event: ping"}}, "requests with answers"),
     ],
 )

@@ -101,6 +101,15 @@ def test_what_stands_beside_a_conversation_is_read_or_told():
     assert session.notes == ("left out: chosen (1), rejected (1)",)
 
 
+@pytest.mark.parametrize("system", ["Be brief.", [{"type": "text", "text": "Be brief."}]])
+def test_instructions_beside_a_chat_stand_before_it(system):
+    chat = [CHAT[0], {"role": "tool", "tool_call_id": "c", "content": "8080"}, CHAT[1]]  # no other API's
+    (session,) = read_value({"system": system, "model": "m", "messages": chat}).sessions
+
+    assert session.messages == [{"role": "system", "content": "Be brief."}, *chat]
+    assert session.frame == {"model": "m", "messages": chat}
+
+
 LISTS: dict[str, list[Any]] = {
     "openai": [{"messages": CHAT}, {"messages": CHAT}],
     "bare": [CHAT, CHAT],

@@ -27,7 +27,10 @@ def look(read: str, look: str) -> tuple[str, Any]:
 
 
 EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
-    "atif_trajectory.json": ([BRIEF, ASKED, look("read", "look"), *TWO_CALLS, AT_SIX], ()),
+    "atif_trajectory.json": (
+        [BRIEF, ASKED, look("read", "look"), *TWO_CALLS, AT_SIX, ("system", "Go on."), ("user", "calm")],
+        (),
+    ),
     "chatgpt_export.json": (
         [
             ASKED,
@@ -35,7 +38,7 @@ EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
             ("tool call_1", "high at six"),
             AT_SIX,
         ],
-        ("left out: records of other branches (1), node (2)",),
+        ("left out: records of other branches (1), nodes without a message (2)",),
     ),
     "continue_session.json": (
         [
@@ -43,17 +46,19 @@ EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
             look("read", "look"),
             *TWO_CALLS,
             AT_SIX,
+            ("assistant", (None, ("c3", "read"))),
+            ("tool c3", "low at noon"),
         ],
         ("left out: states of calls (1)",),
     ),
     "copilot-cli_events.jsonl": (
-        [BRIEF, ASKED, look("view", "look"), *TWO_CALLS, SUMMARY, AT_SIX],
-        ("left out: event (2)", COMPACTED),
+        [BRIEF, ASKED, look("view", "look"), *TWO_CALLS, SUMMARY, ("user", "The watch is over."), AT_SIX],
+        ("left out: other events (2), abort (1)", COMPACTED),
     ),
     "droid_session.jsonl": ([ASKED, look("Read", "Look"), *TWO_CALLS, AT_SIX], ("left out: todo_state (1)",)),
     "droid_stream.jsonl": (
         [ASKED, ("assistant", ("Looking.", ("c1", "Read"))), TWO_CALLS[0], AT_SIX],
-        ("left out: system (1), completion (1)",),
+        ("left out: errors of an API (1), completion (1)",),
     ),
     "goose_export.json": (
         [ASKED, look("developer__shell", "look"), *TWO_CALLS, AT_SIX],
@@ -231,6 +236,7 @@ def test_sessions_are_named_as_they_name_themselves():
         "continue_session.json": ["co-1"],
         "copilot-cli_events.jsonl": ["cp-1"],
         "droid_session.jsonl": ["d1"],
+        "droid_stream.jsonl": ["d2"],
         "goose_export.json": ["20260101_1"],
         "cursor_stream.jsonl": ["s"],
         "gemini-cli_chat.json": ["g-1"],
