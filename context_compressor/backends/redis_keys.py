@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from context_compressor.backends.records import digest, from_tokens, place_of, to_message, unpack_ascii
+from context_compressor.backends.redis_clients import make_ready
 from context_compressor.compression.edits import message_id
 from context_compressor.memory.history import Entry
 from context_compressor.messages.skeletons import as_message
@@ -133,6 +134,7 @@ def stem_under(key_prefix: str, name: str) -> str:
 
 async def keys_like(client: Any, stem: str, end: str = "") -> list[str]:
     """Return the keys that begin and end so, sorted; every key of the server is looked at."""
+    await make_ready(client)
     escaped = "".join(f"\\{one}" if one in _SPECIAL else one for one in stem)
     found: Any = client.scan_iter(f"{escaped}*{end}", _AT_ONCE)
     return sorted({as_text(key) async for key in found})

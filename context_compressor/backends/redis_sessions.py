@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from context_compressor.backends.records import digest, unpack_ascii
 from context_compressor.backends.redis import RedisHistory
-from context_compressor.backends.redis_clients import Client, check_keys, client_for, close
+from context_compressor.backends.redis_clients import Client, check_keys, client_for, close, make_ready
 from context_compressor.backends.redis_keys import as_text, digests_under, keys_like, stem_under
 from context_compressor.backends.redis_states import RedisStates
 from context_compressor.backends.redis_users import UserSessions
@@ -99,6 +99,7 @@ class RedisSessions(SessionDirectory):
             InvalidArgumentError: it cannot.
         """
         try:
+            await make_ready(self.client)
             await self.client.exists("context_compressor")
         except (RedisError, OSError) as error:
             raise InvalidArgumentError(f"{self.place}: cannot be used: {error}") from error

@@ -9,7 +9,14 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import as_key, digest, pack_ascii, unpack_ascii
-from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, make_ready
+from context_compressor.backends.redis_clients import (
+    Client,
+    check_keys,
+    client_for,
+    client_over,
+    close,
+    make_ready,
+)
 from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
 from context_compressor.errors import ConflictError
 
@@ -98,7 +105,6 @@ class RedisStates:
 
     async def keys(self) -> list[str]:
         """Return the keys that have a state, sorted. Looks at every key of the server."""
-        await make_ready(self._client)
         names = [
             stem_under(self._prefix, one) for one in await digests_under(self._client, self._prefix, "state")
         ]
@@ -108,7 +114,7 @@ class RedisStates:
     async def close(self) -> None:
         """Close the client, if it was made here."""
         if self._own is not None:
-            await self._own.aclose()
+            await close(self._own)
 
     def _name(self, key: str) -> str:
         return f"{stem_under(self._prefix, digest(as_key(key)))}state"

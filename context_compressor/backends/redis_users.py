@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from context_compressor.backends.records import Standing, pack_ascii, unpack_ascii
+from context_compressor.backends.redis_clients import make_ready
 from context_compressor.backends.redis_keys import PARTS, as_text, stem_of
 from context_compressor.memory.history import WriteNumber
 
@@ -85,6 +86,7 @@ class UserSessions:
 
     async def remove(self, session_id: str) -> None:
         """Remove a session: everything in it, the texts of a `RedisOffloadStore` of its own, and its name."""
+        await make_ready(self._client)
         stem = stem_of(self._prefix, self._user, session_id)
         await self._client.delete(*(f"{stem}{part}" for part in PARTS))
         await self._client.zrem(self._key, pack_ascii({"session_id": session_id}))
@@ -93,6 +95,7 @@ class UserSessions:
 
     async def names(self) -> list[str]:
         """Return the ids of all sessions, those included that are gone since a short while."""
+        await make_ready(self._client)
         found = await self._client.zrange(self._key, 0, -1)
         return [str(unpack_ascii(one)["session_id"]) for one in found]
 

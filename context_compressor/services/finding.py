@@ -16,8 +16,10 @@ from context_compressor.backends.records import Standing, digest
 from context_compressor.compression.edits import message_id
 from context_compressor.errors import OffloadError
 from context_compressor.memory.history import Entry, History, continues, is_same
+from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.places import Sayings
 from context_compressor.messages.msg import Msg
+from context_compressor.offload.locks import watch_forks
 from context_compressor.search import Document
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class _Known(NamedTuple):
     digest: str
 
 
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, thread_name_prefix="memory-search")
+
+
 @dataclass(slots=True, eq=False)
 class _Session:
     """What the index has of a session."""
@@ -75,8 +81,15 @@ class Finder:
         self._look, self._most, self._idle = look, most, idle_seconds
         self._users: OrderedDict[str, _UserIndex] = OrderedDict()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="memory-search")
+        self._threads = _threads()
+        self._inherited: list[OrderedDict[str, _UserIndex]] = []
         self._is_closed = False
+        watch_forks(self)
+
+    def start_as_child(self) -> None:
+        """Take over in a process that was forked: threads and indexes are the parent's, and stay so."""
+        self._inherited.append(self._users)
+        self._users, self._timers, self._threads = OrderedDict(), {}, _threads()
 
     async def search(self, user: str, query: str, limit: int, standings: Sequence[Standing]) -> list[Msg]:
         """Return the messages that answer a query, best first.
@@ -158,6 +171,8 @@ class Finder:
 class _UserIndex:
     """The index of a user: terms of all messages of all sessions, by digests, and no texts."""
 
+    _lock = LoopLock()
+
     def __init__(self, user: str, finder: Finder) -> None:
         from context_compressor.search import SearchIndex  # which takes long to import
 
@@ -165,7 +180,6 @@ class _UserIndex:
         self._index = SearchIndex(None)
         self._sessions: dict[str, _Session] = {}
         self._by_stem: dict[str, _Session] = {}
-        self._lock = asyncio.Lock()
         self._order: list[tuple[str, str]] | None = None
         self._built: list[tuple[str, str]] = []  # what the index has while it is made
         self._is_let_go = False

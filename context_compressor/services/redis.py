@@ -8,7 +8,14 @@ from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import Standing
 from context_compressor.backends.redis import RedisHistory, RedisMemory
-from context_compressor.backends.redis_clients import Client, check_keys, client_for, client_over, close
+from context_compressor.backends.redis_clients import (
+    Client,
+    check_keys,
+    client_for,
+    client_over,
+    close,
+    make_ready,
+)
 from context_compressor.backends.redis_store import RedisOffloadStore
 from context_compressor.backends.redis_users import UserSessions
 from context_compressor.errors import InvalidArgumentError, check_options
@@ -88,6 +95,7 @@ class RedisMemoryService(MemoryService):
             await close(opened)
 
     async def _check(self) -> None:
+        await make_ready(self._client)
         answer: Any = self._client.ping()
         await answer
 

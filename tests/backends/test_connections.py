@@ -16,7 +16,18 @@ import sqlalchemy as sa
 from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from context_compressor import CompressedMemory, Msg, RedisMemory, SQLAlchemyMemory, SQLAlchemyOffloadStore
+from context_compressor import (
+    CompressedMemory,
+    Msg,
+    RedisMemory,
+    RedisMemoryService,
+    RedisStates,
+    SQLAlchemyMemory,
+    SQLAlchemyMemoryService,
+    SQLAlchemyOffloadStore,
+    SQLAlchemyStates,
+)
+from context_compressor.backends.opening import open_sessions
 from tests.backends.kept import url_of
 
 WORD = "hunter2-swordfish"
@@ -89,26 +100,49 @@ async def test_errors_tell_no_words(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert [text for text in told if WORD in text] == []
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # loops end before sockets
-@pytest.mark.parametrize("kind", ["sqlite", "asyncpg", "mariadb", "redis"])
-async def test_a_memory_goes_on_in_another_loop_and_in_a_process_that_was_forked(
-    kind: str, server: Callable[[str], int], tmp_path: Path
-) -> None:
-    url, name = url_of(kind, server, tmp_path), uuid4().hex
-    base: Any = (RedisMemory if kind == "redis" else SQLAlchemyMemory)(url, session_id=name)
-    memory = CompressedMemory(base)
+def lives(url: str, name: str) -> list[int]:
+    """Use what there is over a backend in one loop after another, and in a process between; return counts."""
+    is_redis = url.startswith("redis")
+    base: Any = (RedisMemory if is_redis else SQLAlchemyMemory)(url, session_id="s", user_id=name)
+    service: Any = (RedisMemoryService if is_redis else SQLAlchemyMemoryService)(url)
+    states: Any = (RedisStates if is_redis else SQLAlchemyStates)(url)
+    memory, directory = CompressedMemory(base), open_sessions(url)
 
     async def add(prefix: str) -> int:
+        await service.start()
+        assert await service.health()
         await asyncio.gather(*(memory.add(Msg("user", f"{prefix} {one}", "user")) for one in range(10)))
+        # Many at once wait for each other, in each loop.
+        asked = [service.search_memory(name, [Msg("user", prefix, "user")]) for _ in range(3)]
+        assert [len(found) for found in await asyncio.gather(*asked)] == [10] * 3
+        assert [info.session_id for info in await directory.infos(name)] == ["s"]
+        await states.exchange(name, lambda _: {"said": prefix})
+        assert name in await states.keys()
         return len(await memory.get_memory())
 
-    def run() -> list[int]:
-        counts = [asyncio.run(add("one")), asyncio.run(add("two"))]
-        child = os.fork()
-        if not child:
-            os._exit(asyncio.run(asyncio.wait_for(add("child"), 20)))
-        counts.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        return [*counts, asyncio.run(add("three")), asyncio.run(base.close()) or 0]
+    async def close() -> int:
+        for closing in (service.stop(), states.close(), directory.close(), base.close()):
+            await closing
+        return 0
 
-    assert await asyncio.to_thread(run) == [10, 20, 30, 40, 0]
+    counts = [asyncio.run(add("one")), asyncio.run(add("two"))]
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            code = asyncio.run(asyncio.wait_for(add("child"), 20))
+        finally:
+            os._exit(code)
+    counts.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return [*counts, asyncio.run(add("three")), asyncio.run(close())]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # loops end before sockets
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # and what Python keeps of these keeps them, too
+@pytest.mark.parametrize("kind", ["sqlite", "asyncpg", "mariadb", "redis"])
+async def test_all_go_on_in_another_loop_and_in_a_process_that_was_forked(
+    kind: str, server: Callable[[str], int], tmp_path: Path
+) -> None:
+    url = url_of(kind, server, tmp_path)
+    assert await asyncio.to_thread(lives, url, uuid4().hex) == [10, 20, 30, 40, 0]
     gc.collect()  # or Python would complain of those sockets in a later test
