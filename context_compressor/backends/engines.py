@@ -232,21 +232,16 @@ def engine_for(url: str) -> AsyncEngine:
         parsed = sa.make_url(url)
         pool = _POOL if sqlite_file(parsed) else {} if parsed.get_backend_name() == "sqlite" else _SERVERS
         engine = create_async_engine(url, hide_parameters=True, **pool)
+    except ModuleNotFoundError as error:
+        raise InvalidArgumentError(
+            f"engine_or_session: its driver {error.name} is missing: pip install {error.name}"
+        ) from None
     except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError, ValueError) as error:
         raise InvalidArgumentError(
             f"engine_or_session: {without_secrets(error, url)}; expected a URL with an asyncio driver, such "
             "as 'sqlite+aiosqlite:///memory.db'"
         ) from None
     if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine.sync_engine, "do_connect")
-        def make(*_: object) -> None:
-            # SQLite makes files that everybody may read. It gives the files beside a database the mode of
-            # that one.
-            file = sqlite_file(engine)
-            if file is not None and engine.url.query.get("mode") in (None, "rwc"):
-                with suppress(OSError):  # it exists, or SQLite will say what is wrong
-                    os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
         @event.listens_for(engine.sync_engine, "connect")
         def prepare(connection: Any, _: object) -> None:
@@ -282,8 +277,8 @@ def engine_of(session: AsyncSession) -> AsyncEngine:
 
 
 async def make_tables(engine: AsyncEngine) -> None:
-    """Make the tables where they are missing. Where several processes do so at once, all but one fail,
-    and look again.
+    """Make the tables where they are missing, and SQLite's file. Where several processes do so at once, all
+    but one fail, and look again.
 
     Raises:
         InvalidStateError: a newer release made them.
@@ -303,6 +298,11 @@ async def make_tables(engine: AsyncEngine) -> None:
             connection.execute(sa.insert(schema).values(id=1, version=SCHEMA_VERSION))
         return SCHEMA_VERSION if found is None else int(found)
 
+    file = sqlite_file(engine)
+    if file is not None and engine.url.query.get("mode") in (None, "rwc"):
+        # SQLite makes files that everybody may read. It gives the files beside a database the mode of that one.
+        with suppress(OSError):  # it exists, or SQLite will say what is wrong
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
     for attempt in range(_ATTEMPTS):
         try:
             found = await in_transaction(engine, make)

@@ -15,6 +15,8 @@ from pathlib import Path
 from weakref import finalize
 from zlib import crc32
 
+from context_compressor.offload.folders import make_directory
+
 VERSION = 6
 """Of terms, passages and tables, as `user_version`: a file of another version is written anew."""
 
@@ -357,7 +359,7 @@ def _checksum(records: Iterable[Record]) -> int:
 def _make_file(path: Path) -> tuple[int, int]:
     """Make the file when it is not there, for the user alone; return which it is."""
     _refuse_link(path.parent)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     # Whoever closes a file gives up the locks of all connections that this process has to it, so that one
     # that is there is opened by SQLite alone. One shorter than a page is no index, or no more than a header.
     with suppress(FileExistsError):

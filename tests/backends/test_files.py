@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import Awaitable, Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from context_compressor import (
     CompressedMemory,
@@ -22,6 +24,7 @@ from context_compressor import (
 from context_compressor.backends.moving import export_session
 from context_compressor.cli.output import write_output
 from context_compressor.offload import folders
+from context_compressor.search.index import SearchIndex
 
 Write = Callable[[Path], Awaitable[Any]]
 
@@ -29,6 +32,17 @@ Write = Callable[[Path], Awaitable[Any]]
 async def _memory(folder: Path, url: str = "sqlite+aiosqlite:///{}/memory.db") -> None:
     async with SQLAlchemyMemory(url.format(folder)) as memory:
         await memory.add(Msg("user", "a", "user"))
+
+
+async def _over_an_engine(folder: Path) -> None:
+    engine = create_async_engine(f"sqlite+aiosqlite:///{folder}/memory.db")
+    async with AsyncSession(engine) as session, session.begin():
+        await SQLAlchemyMemory(session).add(Msg("user", "a", "user"))
+    await engine.dispose()
+
+
+async def _index(folder: Path) -> None:
+    await asyncio.to_thread(SearchIndex(folder / "texts" / "index.sqlite3").update, [], lambda _: [])
 
 
 async def _export(folder: Path) -> None:
@@ -62,9 +76,11 @@ async def _save(folder: Path) -> None:
     [
         _memory,
         lambda folder: _memory(folder, "sqlite+aiosqlite:///file:{}/memory.db?uri=true"),
+        _over_an_engine,
         _service,
         _export,
         _save,
+        _index,
         lambda folder: _text(FileOffloadStore(folder)),
         lambda folder: _text(SQLAlchemyOffloadStore(f"sqlite+aiosqlite:///{folder}/texts.db", "a")),
         lambda folder: _text(FsspecOffloadStore(f"file://{folder}/texts", "a")),
