@@ -13,7 +13,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
-from context_compressor.errors import InvalidArgumentError, OffloadError, naming_extras, without_secrets
+from context_compressor.errors import (
+    ContextCompressorError,
+    InvalidArgumentError,
+    OffloadError,
+    naming_extras,
+    without_secrets,
+)
 
 with naming_extras():
     import fsspec
@@ -76,7 +82,7 @@ class FsspecOffloadStore(PackedOffloadStore):
             made, path = url_to_fs(url, skip_instance_cache=True, **self._options)
         except (ValueError, ImportError, TypeError) as error:
             raise InvalidArgumentError(f"url: {without_secrets(error, url)}") from None
-        self._root = path.rstrip("/")
+        self._url, self._root = url, path.rstrip("/")
         self._folder = f"{self._root}/{name}"
         self._protocol = protocol
         self._sync: Any = made
@@ -95,10 +101,18 @@ class FsspecOffloadStore(PackedOffloadStore):
 
     async def _do(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Call a method: in this loop where the file system can, else in a thread."""
-        if self._sync.async_impl:
-            method: Callable[..., Awaitable[Any]] = getattr(await self._filesystem(), f"_{name}")
-            return await method(*arguments, **named)
-        return await asyncio.to_thread(getattr(self._sync, name), *arguments, **named)
+        try:
+            if self._sync.async_impl:
+                method: Callable[..., Awaitable[Any]] = getattr(await self._filesystem(), f"_{name}")
+                return await method(*arguments, **named)
+            return await asyncio.to_thread(getattr(self._sync, name), *arguments, **named)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except Exception as error:  # of HTTP, whose paths are URLs
+            said = without_secrets(error, self._url)
+            if said == str(error):
+                raise
+            raise ContextCompressorError(said) from None
 
     async def _put(self, ref: str, data: bytes) -> bool:
         if self._protocol in ("file", "local"):
@@ -184,7 +198,7 @@ class FsspecOffloadStore(PackedOffloadStore):
         return self._named(self._path(ref))
 
     def _named(self, path: str) -> str:
-        return str(self._sync.unstrip_protocol(path))
+        return without_secrets(self._sync.unstrip_protocol(path), self._url)
 
     async def close(self) -> None:
         """Close the connections that were made here."""

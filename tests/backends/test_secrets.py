@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from context_compressor import (
     FsspecOffloadStore,
+    InvalidArgumentError,
     RedisMemory,
     RedisMemoryService,
     RedisOffloadStore,
@@ -75,6 +79,35 @@ async def test_no_door_that_takes_a_url_shows_its_password(scheme: str, rest: st
         doors += [lambda: SQLAlchemyOffloadStore(url), lambda: FsspecOffloadStore(url)]
     for door in doors:
         assert SECRET not in await _told_by(door)
+
+
+@pytest.mark.parametrize("rest", [f"u:{SECRET}@{{}}/x", f"{{}}/x?signature={SECRET}"])
+async def test_a_file_system_whose_paths_are_urls_shows_no_password(rest: str) -> None:
+    """What a server refuses is named by its URL."""
+
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=403)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", refuse)
+    ref = "ctx://" + "0" * 16
+    async with TestServer(app) as server:
+        url = f"http://{rest}".format(f"127.0.0.1:{server.port}")
+        store = FsspecOffloadStore(url)
+        asked: list[Callable[[], Any]] = [lambda: store.write("a"), lambda: store.read(ref)]
+        asked += [store.refs, store.namespaces, lambda: store.delete(ref), lambda: store.remove_halves(0)]
+        for ask in asked:
+            with pytest.raises(Exception) as raised:  # noqa: PT011 - as a file system has it
+                await ask()
+            assert SECRET not in "".join(traceback.format_exception(raised.value))
+        assert SECRET not in store.where(ref)
+        await store.close()
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(InvalidArgumentError, match="pip install asyncpg"):
+        SQLAlchemyMemory("postgresql+asyncpg://127.0.0.1/x")
 
 
 @pytest.mark.parametrize(
