@@ -300,7 +300,7 @@ async def make_tables(engine: AsyncEngine) -> None:
 
     file = sqlite_file(engine)
     if file is not None and engine.url.query.get("mode") in (None, "rwc"):
-        # SQLite makes files that everybody may read. It gives the files beside a database the mode of that one.
+        # SQLite makes files that everybody may read, and those beside a database with its mode.
         with suppress(OSError):  # it exists, or SQLite will say what is wrong
             os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
     for attempt in range(_ATTEMPTS):
