@@ -121,7 +121,9 @@ class Traced:
         (openai.OpenAI, ours.compressed, "responses.stream"),
         (openai.OpenAI, ours.compressed, "chat"),
         (anthropic.Anthropic, ours_anthropic.compressed, "messages.create"),
+        (openai.OpenAI, ours.compressed, "chat.completions.with_raw_response.create"),
         (anthropic.AsyncAnthropic, ours_anthropic.compressed, "messages"),
+        (anthropic.AsyncAnthropic, ours_anthropic.compressed, "beta.messages.stream"),
     ],
 )
 def test_what_cannot_be_kept_is_named(make: Any, compressed: Any, method: str) -> None:

@@ -115,7 +115,7 @@ def copied(client: ClientT, posts: Posts) -> ClientT:
         # A resource belongs to the client that was given. The copy makes its own, with what somebody changed.
         del vars(made)[name]
         replaced = next(_replaced(resource, getattr(made, name), name), None)
-        if replaced is not None and name in ours:
+        if replaced is not None and not ours.isdisjoint(replaced.split(".")):
             raise InvalidArgumentError(
                 f"client: its {replaced} was replaced, as by LangSmith's wrap_openai, and what stands there "
                 "sends past compressed(); wrap what compressed() returns instead, wrap(compressed(client))"
@@ -135,8 +135,15 @@ def _replaced(one: Any, new: Any, name: str) -> Iterator[str]:
         of_class = inspect.getattr_static(type(one), key, None)
         if isinstance(of_class, cached_property):
             yield from _replaced(value, getattr(new, key), f"{name}.{key}")
-        elif callable(of_class):
+        elif callable(of_class) or (
+            not key.startswith("_") and _code_of(value) is not _code_of(vars(new).get(key))
+        ):
             yield f"{name}.{key}"
+
+
+def _code_of(value: Any) -> Any:
+    """Return what a function runs: one made anew, as those that give raw responses are, runs the same."""
+    return getattr(value, "__code__", None)
 
 
 def _put_through(client: Any, posts: Posts) -> Any:
