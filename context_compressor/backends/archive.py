@@ -165,7 +165,7 @@ class _Fault(ValueError):
 def _records(path: Path, max_bytes: int) -> Iterator[tuple[int, dict[str, Any], str]]:
     """Yield the lines with their numbers, and the hash of all before each."""
     if path.exists() and not path.is_file():
-        raise ArchiveError(f"{path}: no file; an archive is one, since it is read twice")
+        raise ArchiveError(f"{path}: not a regular file; an archive is read twice, so a pipe will not do")
     hashed, number, left = hashlib.sha256(), 0, max_bytes
     with path.open("rb") as raw:
         packed = raw.read(2) == _GZIP

@@ -43,7 +43,8 @@ def mcp(
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="By which clients call the server, where it is no name of this machine."
+            metavar="NAME",
+            help="Host name by which clients call the server, if it is not one of this machine.",
         ),
     ] = None,
 ) -> int:

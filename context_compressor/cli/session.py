@@ -240,7 +240,7 @@ def import_session(
     key_prefix: KeyPrefix = "",
     max_unpacked: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="What its lines may take in memory, unpacked. Default: 512MiB."),
+        typer.Option(metavar="SIZE", help="Memory that its unpacked lines may take. Default: 512MiB."),
     ] = None,
 ) -> int:
     """Make a session of an archive, which is checked whole before; refused where the session exists."""
@@ -355,7 +355,7 @@ def collect(
     branches: Annotated[
         str,
         typer.Option(
-            metavar="AGE", help="Adapters keep for so long what their lists say no more (branch_seconds)."
+            metavar="AGE", help="How long adapters keep what their lists no longer say (branch_seconds)."
         ),
     ] = "1h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,

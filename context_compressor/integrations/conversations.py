@@ -526,7 +526,7 @@ class Conversations:
         try:
             record = None if self._states is None else await _done(self._states.get(name))
         except Exception as error:
-            logger.warning("states: what stands under %r was not read: %r", name, error)
+            logger.warning("states: the state under %r could not be read: %r", name, error)
             return [], error
         saved, fault = self._read(record, name)
         return saved or [], fault

@@ -86,8 +86,8 @@ class Compression(CustomLogger):
         super().__init__()
         if check_tools(tools):
             raise InvalidArgumentError(
-                "tools: LiteLLM runs no tools, so that none can be offered here; leave it out, and give your "
-                "agent those of a CompressedMemory"
+                "tools: LiteLLM runs no tools, so this adapter offers none; leave it out, and give your "
+                "agent the tools of a CompressedMemory"
             )
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of keyword arguments, got {key!r:.200}")

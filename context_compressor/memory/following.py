@@ -399,7 +399,7 @@ class HistoryFollower(ViewMaker):
 
     def _note_refused(self, error: Exception, events: list[CompressionEvent]) -> None:
         tokens, told = self.state.tokens, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        logger.warning("the history takes no edits, they are written when it does: %s", told)
+        logger.warning("the history takes no edits now; they are written when it does: %s", told)
         events.append(
             CompressionEvent(
                 kind="failure",

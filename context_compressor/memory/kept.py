@@ -28,9 +28,7 @@ def conversations_in(record: object, key: str) -> list[Saved]:
     """
     found = record.get("conversations") if isinstance(record, Mapping) else None
     if not isinstance(found, list) or record.get("version") != _VERSION:  # type: ignore[attr-defined]
-        raise InvalidStateError(
-            f"states: what stands under {key!r} was not set by an adapter of this release"
-        )
+        raise InvalidStateError(f"states: the state under {key!r} was not set by an adapter of this release")
     for one in found:
         spoken = one.get("spoken") if isinstance(one, Mapping) else None
         if not (
@@ -40,7 +38,7 @@ def conversations_in(record: object, key: str) -> list[Saved]:
             and isinstance(one.get("notes", {}), dict)
             and isinstance(one.get("left_at"), int | float | None)
         ):
-            raise InvalidStateError(f"states: what stands under {key!r} is no list of conversations")
+            raise InvalidStateError(f"states: the state under {key!r} is no list of conversations")
     return found
 
 

@@ -104,7 +104,7 @@ class EventLease:
             if not await self._claim(self._leases):
                 return False
         except Exception as error:  # a full database takes no claims
-            logger.warning("no lease can be asked for, this process goes on without: %r", error)
+            logger.warning("no lease can be asked for; this process goes on without one: %r", error)
             self._held_by, self._until = self._holder, time.monotonic() + LEASE_SECONDS / _RENEWALS
             return True
         if self._is_left():

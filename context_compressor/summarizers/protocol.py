@@ -80,7 +80,7 @@ def check_summarizer(argument: str, summarizer: object, mend: str = "") -> None:
     """
     if isinstance(summarizer, str):
         raise InvalidArgumentError(
-            f"{argument}: {summarizer!r} is a name; give who asks that model, such as "
+            f"{argument}: {summarizer!r} is a name; give a summarizer that asks that model, such as "
             f"OpenAISummarizer({summarizer!r}) or DashScopeSummarizer({summarizer!r})"
         )
     check_members(argument, summarizer, "a Summarizer", ("remote", "summarize"), mend)

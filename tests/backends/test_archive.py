@@ -271,7 +271,7 @@ async def test_a_small_file_takes_no_large_memory(directory: SessionDirectory, p
     with pytest.raises(ArchiveError, match=r"line \d+: .*more than 9,000 bytes"):
         await import_session(path, directory, None, session_id="long", max_bytes=9_000)
     os.mkfifo(path.with_name("pipe"))
-    with pytest.raises(ArchiveError, match="no file"):
+    with pytest.raises(ArchiveError, match="not a regular file"):
         await import_session(path.with_name("pipe"), directory, None)
 
 

@@ -104,8 +104,8 @@ def copied(client: ClientT, posts: Posts) -> ClientT:
     """
     if client.__class__ is not type(client):
         raise InvalidArgumentError(
-            f"client: a {type(client).__name__} stands in for the {client.__class__.__name__}; give that "
-            "itself to compressed(), and wrap what it returns"
+            f"client: a {type(client).__name__} stands in for the {client.__class__.__name__}; give the "
+            "client itself to compressed(), and wrap what that returns"
         )
     made: Any = _put_through(copy.copy(client), posts)
     ours = {path.removeprefix("/v1").split("/")[1] for path in posts.by_path}
@@ -117,8 +117,8 @@ def copied(client: ClientT, posts: Posts) -> ClientT:
         replaced = next(_replaced(resource, getattr(made, name), name), None)
         if replaced is not None and not ours.isdisjoint(replaced.split(".")):
             raise InvalidArgumentError(
-                f"client: its {replaced} was replaced, as by LangSmith's wrap_openai, and what stands there "
-                "sends past compressed(); wrap what compressed() returns instead, wrap(compressed(client))"
+                f"client: its {replaced} was replaced, as by LangSmith's wrap_openai, and would not see "
+                "what compressed() sends; compress first, then wrap: wrap_openai(compressed(client))"
             )
         if replaced is not None:
             vars(made)[name] = resource
