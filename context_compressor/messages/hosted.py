@@ -102,11 +102,11 @@ def missing_result(call: Block, text: str) -> Block:
     held = held_in(call)
     kind, name = str(held["type"]), str(held.get("name") or held.get("tool_name"))
     key, made = _CALLS[kind], dict[str, Any]()
+    said = {"is_error": True, "content": [{"type": "text", "text": text}]}
     if kind == "server_tool_use":
         tool = name.removesuffix("_regex").removesuffix("_bm25").removesuffix("_tool")
         made = {"type": f"{tool}_tool_result", "tool_use_id": held[key], "content": _error_of(tool)}
     elif kind == "mcp_tool_use":
-        said = {"is_error": True, "content": [{"type": "text", "text": text}]}
         made = {"type": "mcp_tool_result", "tool_use_id": held[key], **said}
     elif kind == "program":
         made = {"type": "program_output", "call_id": held[key], "id": f"po_{held[key]}"[:64]}
@@ -116,7 +116,8 @@ def missing_result(call: Block, text: str) -> Block:
         made |= {"output": text}
     else:
         made = {"type": "builtin-tool-return", "tool_name": name, "tool_call_id": held[key]}
-        made |= {"content": _error_of(name), "provider_name": held.get("provider_name")}
+        content = said if name.startswith("mcp_server:") else _error_of(name)
+        made |= {"content": content, "provider_name": held.get("provider_name")}
     if call.get("type") in (WRAPPED, ITEM):
         made = {"type": call["type"], call["type"]: made}
     return made | {key: dict(call[key]) for key in (REMARK,) if key in call}

@@ -212,6 +212,19 @@ async def test_no_view_parts_a_hosted_call_from_its_result(shape: str, how: str,
         assert set(calls) - set(results) == {f"srvtoolu_{TURNS - 1}"}
 
 
+async def test_the_placeholder_for_a_call_to_an_mcp_server_has_its_content() -> None:
+    """Pydantic AI's model for Anthropic reads `content` and `is_error` of it."""
+    args = {"action": "call_tool", "tool_name": "look", "tool_args": {}}
+    call = NativeToolCallPart("mcp_server:docs", args, "mcptoolu_1", provider_name="anthropic")
+    said = [ModelRequest([UserPromptPart("Look.")]), ModelResponse([call])]
+    said.append(ModelRequest([UserPromptPart("Never mind.")]))
+    chats = Chats(said)
+    view = chats.back((await Conversations(max_total_tokens=4_000).view(chats.dicts, key="k")).messages)
+    [made] = [part for one in view for part in one.parts if isinstance(part, NativeToolReturnPart)]
+    told = {"is_error": True, "content": [{"type": "text", "text": MISSING_RESULT}]}
+    assert (made.tool_name, made.tool_call_id, made.content) == (call.tool_name, call.tool_call_id, told)
+
+
 async def test_a_call_whose_argument_left_still_says_which_program_made_it() -> None:
     said = [one for k in range(6) for role, parts in turn("program", k) for one in langchain(role, parts)]
     for message in said:

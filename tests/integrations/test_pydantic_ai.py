@@ -511,6 +511,15 @@ async def test_of_a_message_the_other_parts_stay(content: str | None) -> None:
     assert list(request.parts[2:]) == more
 
 
+def test_what_both_say_comes_back_in_the_types_of_each() -> None:
+    messages = [ModelRequest([UserPromptPart(["ok", "word " * 999])]), ModelResponse([TextPart("ok")])]
+    chats = Chats(messages)
+    content = [{"type": "text", "text": text} for text in ("ok", "ctx://")]
+    [request, reply] = chats.back([{**chats.dicts[0], "content": content}, chats.dicts[1]])
+    assert [part.content for part in request.parts] == [["ok", "ctx://"]]
+    assert reply is messages[1]
+
+
 class TestAViewAsHistory:
     async def test_process_history_behind_it_is_named(self, workplace: Workplace) -> None:
         capabilities = [Compression(max_total_tokens=4_000), ProcessHistory(lambda messages: messages)]

@@ -82,8 +82,8 @@ class Chats:
         self.beside: list[str] = []
         """The texts of parts that have no chat dict."""
         self._said: list[_Said] = []
-        self._items: dict[str, Any] = {}
-        """The native form of each part of a content."""
+        self._items: dict[tuple[bool, str], Any] = {}
+        """The native form of each part of a content, by whether the model says it, which has other types."""
         run: str | None = None
         for place, message in enumerate(self.messages):
             if isinstance(message, ModelResponse):
@@ -163,7 +163,7 @@ class Chats:
             self.beside += [dumped(part) for part in _with_thoughts(message, parts)]
         if len(parts) < len(message.parts) and all(isinstance(part, ThinkingPart) for part in parts):
             return
-        contents = self._contents([part for part in parts if _is_content(part)])
+        contents = self._contents([part for part in parts if _is_content(part)], is_reply=True)
         wire: Dict = {"role": "assistant", "content": contents or None}
         if len(contents) == 1 and set(contents[0]) == {"type", "text"}:
             wire["content"] = contents[0]["text"]
@@ -185,14 +185,14 @@ class Chats:
         if parts:
             self._said.append(_Said(wire, place, parts))
 
-    def _contents(self, items: str | Iterable[Any]) -> Any:
+    def _contents(self, items: str | Iterable[Any], *, is_reply: bool = False) -> Any:
         if isinstance(items, str):
             return items
         contents = []
         for item in items:
             content = part_of(item)
             if content is not None:
-                self._items[dumped(content)] = item
+                self._items[is_reply, dumped(content)] = item
                 contents.append(content)
         return contents
 
@@ -347,7 +347,7 @@ class Chats:
         """Return a content in native form, the caller's own objects where they are unaltered."""
         if not isinstance(content, list):
             return content or ""
-        return [self._items.get(dumped(part)) or content_of(part) for part in content]
+        return [self._items.get((False, dumped(part))) or content_of(part) for part in content]
 
     def _made(self, wires: Sequence[Dict], names: dict[str, str]) -> ModelMessage:
         """Return a message of dicts that stand for none of the list."""
@@ -363,7 +363,7 @@ class Chats:
             )
         content = first.get("content") or ""
         contents = [content] if isinstance(content, str) else content
-        said = [self._items.get(dumped(one)) or reply_part_of(one) for one in contents if one]
+        said = [self._items.get((True, dumped(one))) or reply_part_of(one) for one in contents if one]
         calls = [
             ToolCallPart(call["function"]["name"], call["function"]["arguments"], call["id"])
             for call in first.get("tool_calls") or ()
