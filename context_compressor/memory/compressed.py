@@ -214,7 +214,7 @@ class CompressedMemory(MemoryBase):
         """
         shape, text = as_form(form), system_text(system)
         said = [] if messages is None else as_list(messages)
-        beside = shape.beside(said)
+        beside = shape.beside(said, None)
         self.face.take()
         originals: Originals = []
 
@@ -222,7 +222,9 @@ class CompressedMemory(MemoryBase):
             there = [
                 item for ids, piece in originals if any(id in state.known for id in ids) for item in piece
             ]
-            return shape.finish(self._written(state, shape, originals), there, system)
+            shown = shape.finish(self._written(state, shape, originals), there, system)
+            state.shown.set_system(text, shape.beside(said, shown))
+            return shown
 
         async def show() -> list[Any]:
             self._tracker.state.shown.set_system(text, beside)

@@ -194,7 +194,7 @@ async def compress(
     if names_tools is not None:
         memory.offer_tools(names_tools)
     memory._runner.start_counting(on_event)
-    memory._tracker.state.shown.set_system(text, shape.beside(listed))
+    memory._tracker.state.shown.set_system(text, shape.beside(listed, None))
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
@@ -226,6 +226,7 @@ async def compress(
     memory.face = Face()  # what the tools are called from is another matter
     own = [(one.ids, piece) for one, piece in zip(kept.listed, said, strict=True)]
     shown = shape.finish(memory._written(memory._tracker.state, shape, own), listed, system)
+    memory._tracker.state.shown.set_system(text, shape.beside(listed, shown))
     return CompressionResult(shown, memory.stats(), result_state, memory)
 
 

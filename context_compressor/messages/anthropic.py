@@ -212,10 +212,13 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
     return _with_few_marks(_with_thoughts(opened, said), MAX_CACHE_MARKS - count_marks({"content": system}))
 
 
-def beside(said: Sequence[Any]) -> list[Block]:
-    """Return what `as_accepted` may put beside a view of a list."""
-    lent = _thoughts_to_lend(said).values()
-    thoughts = max(lent, key=lambda one: len(json.dumps(one)), default=[])
+def beside(said: Sequence[Any], shown: Sequence[Any] | None = None) -> list[Block]:
+    """Return what `as_accepted` may put beside a view of a list; what it put there, given what it showed."""
+    lent = _thoughts_to_lend(said)
+    thoughts = max(lent.values(), key=lambda one: len(json.dumps(one)), default=[])
+    if shown is not None and lent:
+        begun = [part for one in shown if _begins_with_thoughts(one) for part in _parts_of(one, "tool_use")]
+        thoughts = next((lent[id] for part in begun if (id := str(get(part, "id"))) in lent), [])
     return [{"type": "text", "text": OPENING}, *thoughts]
 
 

@@ -25,7 +25,7 @@ def _as_written(written: list[Any], said: Sequence[Any], system: Any) -> list[An
     return written
 
 
-def _nothing(said: Sequence[Any]) -> list[Block]:  # noqa: ARG001
+def _nothing(said: Sequence[Any], shown: Sequence[Any] | None) -> list[Block]:  # noqa: ARG001
     return []
 
 
@@ -41,7 +41,8 @@ class Form:
         joins: tells whether two messages, one behind the other, are one in this shape.
         finish: returns what is sent, for rules that hold for the whole of it: is given a view in this shape,
             what the history has of the list that it is of, and what the request carries as `system`.
-        beside: returns, for a list, the blocks that `finish` may put beside it, to be counted.
+        beside: returns the blocks that `finish` may put beside a view of a list, to be counted; given what it
+            returned too, those that it put there.
         is_frozen: whether nobody changes an item, so that the same object always says the same.
     """
 
@@ -50,7 +51,7 @@ class Form:
     pieces: Callable[[Sequence[Any]], list[list[Any]]] = _each_alone
     joins: Callable[[Msg, Msg], bool] = _never
     finish: Callable[[list[Any], Sequence[Any], Any], list[Any]] = _as_written
-    beside: Callable[[Sequence[Any]], list[Block]] = _nothing
+    beside: Callable[[Sequence[Any], Sequence[Any] | None], list[Block]] = _nothing
     is_frozen: bool = False
 
     @property

@@ -7,8 +7,9 @@ the provider would read, for the rules and the counter that know nothing of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import anthropic
@@ -34,6 +35,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.native_tools import CodeExecutionTool, WebFetchTool, WebSearchTool
+from pydantic_ai.native_tools._tool_search import ToolSearchTool
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -78,6 +80,16 @@ class _Caught:
     says: list[Dict] = field(default_factory=list)
     """What the next reply holds."""
     number: int = 0
+    replies: dict[str, Any] = field(default_factory=dict)
+    """Replies as the framework reads them: it holds the same ones when a conversation goes on."""
+
+    async def reply(self, at: int, says: list[Dict], ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the reply at a place of the history, asked for once."""
+        key = json.dumps([at, says])
+        if key not in self.replies:
+            self.says = says
+            self.replies[key] = await ask()
+        return self.replies[key]
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
         self.body = json.loads(request.content)
@@ -198,10 +210,10 @@ class LangChain:
         return Sent(*self._caught.sent(), stats.view_tokens, said)
 
     async def _from_responses(self, history: History) -> Any:
-        for says, item in _turns_of(history):
+        ask = partial(self._model.ainvoke, [HumanMessage("Say it.")])
+        for at, (says, item) in enumerate(_turns_of(history)):
             if says:
-                self._caught.says = says
-                yield await self._model.ainvoke([HumanMessage("Say it.")])
+                yield await self._caught.reply(at, says, ask)
             elif str(item.get("type")).endswith("_output"):
                 kind = item["type"]
                 output = _told(item["output"])
@@ -321,23 +333,24 @@ class PydanticAI:
         assert stats is not None
         return Sent(*self._caught.sent(), stats.view_tokens, said)
 
-    async def _reply(self, says: list[Dict]) -> ModelResponse:
-        self._caught.says = says
+    async def _reply(self, at: int, says: list[Dict]) -> ModelResponse:
         asked: list[ModelMessage] = [ModelRequest([UserPromptPart("Say it.")])]
         tools: list[Any] = [WebSearchTool(), CodeExecutionTool()]
         if self._caught.form == "anthropic":
-            tools.append(WebFetchTool())
+            tools += [WebFetchTool(), ToolSearchTool(strategy="bm25")]
         hosted = ModelRequestParameters(native_tools=tools)
-        return await self._model.request(asked, {"max_tokens": 9}, hosted)
+        ask = partial(self._model.request, asked, {"max_tokens": 9}, hosted)
+        reply: ModelResponse = await self._caught.reply(at, says, ask)
+        return reply
 
     async def _of_anthropic(self, history: History) -> Any:
         names: dict[str, str] = {}
-        for message in history:
+        for at, message in enumerate(history):
             blocks = _blocks(message["content"])
             if message["role"] == "assistant":
                 names |= {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
                 # Kinds yet to come are given out as texts without text there.
-                yield await self._reply([block for block in blocks if block["type"] in BLOCKS])
+                yield await self._reply(at, [block for block in blocks if block["type"] in BLOCKS])
                 continue
             parts: list[Any] = []
             for block in blocks:
@@ -350,10 +363,10 @@ class PydanticAI:
 
     async def _of_responses(self, history: History) -> Any:
         names: dict[str, str] = {}
-        for says, item in _turns_of(history):
+        for at, (says, item) in enumerate(_turns_of(history)):
             if says:
                 names |= {one["call_id"]: one["name"] for one in says if one["type"] in _CALLS}
-                yield await self._reply(says)
+                yield await self._reply(at, says)
             elif "call_id" in item:
                 id = item["call_id"]
                 yield ModelRequest([ToolReturnPart(names[id], _told(item["output"]), id)])

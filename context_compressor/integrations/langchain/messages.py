@@ -63,7 +63,7 @@ def _write(msgs: Sequence[Msg]) -> list[Any]:
     return [Made(wire, msg.id) for wire, msg in zip(wires, msgs, strict=True)]
 
 
-FORM = Form(from_openai, _write, beside=lambda _: [{"type": "text", "text": OPENING}], is_frozen=True)
+FORM = Form(from_openai, _write, beside=lambda *_: [{"type": "text", "text": OPENING}], is_frozen=True)
 """Chat dicts of LangChain's messages."""
 
 
