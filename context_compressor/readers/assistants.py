@@ -151,7 +151,7 @@ continue_ = TableReader(
             speaks("message.content"),
             each("message.toolCalls", by("id"), {}, _CHAT_CALL),
             each("toolCallStates", by("toolCallId"), {}, (_answer_continue,)),
-            each("toolCallState", by("toolCallId"), {}, (_answer_continue,)),  # one alone, earlier
+            each("toolCallState", by("toolCallId"), {}, (_answer_continue,)),  # older sessions
         ),
         "tool": (answers(["message.toolCallId"], "message.content"),),
     },

@@ -146,11 +146,11 @@ _NO_SESSIONS: list[tuple[str, set[str]]] = [
     (_SHOWN, {"ts", "type", "say"}),
     (_SHOWN, {"ts", "type", "ask"}),
 ]
-"""What is written beside sessions, by the paths it has, and where these are."""
+"""Kinds of records that are no sessions, with the paths by which they are known."""
 
 
 def name_stranger(sample: Sequence[Any]) -> str | None:
-    """Return what most values that are no sessions look like; None where that is not known."""
+    """Return the name of the kind to which most values belong, if they are no sessions; else None."""
     values = [one for value in sample for one in (value if isinstance(value, list) else [value])]
     found = Counter(
         name

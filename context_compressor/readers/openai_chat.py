@@ -83,7 +83,7 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
 def _with_system(
     messages: list[Any], frame: dict[str, Any] | None
 ) -> tuple[list[Any], dict[str, Any] | None]:
-    """Return messages behind the instructions that stood beside them, and the frame without these."""
+    """Return messages with the instructions from beside them in front, and the frame without these."""
     system = (frame or {}).get("system")
     texts = [system] if isinstance(system, str) else [pick(block, "text") for block in dicts_in(system)]
     if frame is None or not texts or not all(isinstance(text, str) and text.strip() for text in texts):

@@ -87,7 +87,7 @@ class Finder:
         watch_forks(self)
 
     def start_as_child(self) -> None:
-        """Take over in a process that was forked: threads and indexes are the parent's, and stay so."""
+        """Start anew in a forked process: threads and indexes belong to the parent."""
         self._inherited.append(self._users)
         self._users, self._timers, self._threads = OrderedDict(), {}, _threads()
 

@@ -142,7 +142,7 @@ def _replaced(one: Any, new: Any, name: str) -> Iterator[str]:
 
 
 def _code_of(value: Any) -> Any:
-    """Return what a function runs: one made anew, as those that give raw responses are, runs the same."""
+    """Return the code of a function; functions that give raw responses are made anew over the same code."""
     return getattr(value, "__code__", None)
 
 
