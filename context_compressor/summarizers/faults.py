@@ -109,6 +109,7 @@ def _fault_in(error: BaseException) -> Fault | None:
     if isinstance(error, RuntimeError) and (shown := _shown_response(str(error))):
         fields = shown
     text = str(fields.get("message") or fields.get("error") or error) or type(error).__name__
+    text = _with_body(text, fields.get("body"))
     code, param = fields.get("code"), fields.get("param")
     named = [fields.get("status_code"), code, fields.get("status")]
     status = next((value for value in named if type(value) is int and 400 <= value < 600), None)
@@ -125,6 +126,18 @@ def _fault_in(error: BaseException) -> Fault | None:
     return None
 
 
+def _with_body(text: str, body: object) -> str:
+    """Return an error's text with its body, where the text has no word of it.
+
+    OpenAI's SDK puts only a `message` into the text; many servers say `detail`, or `error` with a string.
+    """
+    said = body.get("message") or body if isinstance(body, Mapping) else body
+    if not said or str(said) in text:
+        return text
+    return f"{text} - {said}"[:_MOST_CHARACTERS]
+
+
+_MOST_CHARACTERS = 4_000
 _BROKEN = {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
 """Broken connections as OpenAI's and Anthropic's SDKs, httpx and aiohttp call them."""
 

@@ -1,3 +1,7 @@
+import json
+from typing import Any
+
+import anthropic
 import httpx2
 import openai
 import pytest
@@ -5,6 +9,7 @@ import pytest
 from context_compressor import is_overflow, limit_in
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.summarizers.attempts import limit_said, room_in, says_overflow
+from context_compressor.summarizers.faults import refuses_tools
 
 
 @pytest.mark.parametrize(
@@ -217,6 +222,38 @@ def test_an_sdks_exception_says_what_its_text_says() -> None:
     for one in (error, wrapped, str(error.body)):
         assert is_overflow(one)
         assert limit_in(one) == 8192
+
+
+@pytest.mark.parametrize("make", [openai.OpenAI, anthropic.Anthropic])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "{}"}},
+        {"error": {"detail": "{}"}},
+        {"error": "{}", "error_type": "validation"},
+        {"detail": "{}"},
+        {"detail": [{"loc": ["body", "messages"], "msg": "{}"}]},
+        {"object": "error", "message": "{}"},
+        "{}",
+    ],
+    ids=str,
+)
+def test_what_a_server_says_is_read_wherever_it_stands(make: Any, body: Any) -> None:
+    """As the SDKs raise it, some of which put only a `message` into the text."""
+
+    def said(text: str) -> Exception:
+        answered = body if isinstance(body, str) else json.dumps(body)
+        request = httpx2.Request("POST", "http://127.0.0.1/v1/chat/completions")
+        response = httpx2.Response(422, request=request, text=answered.replace("{}", text))
+        response.read()
+        error = make(api_key="k")._make_status_error_from_response(response)
+        assert isinstance(error, Exception)
+        return error
+
+    assert limit_in(said("maximum context length is 8192 tokens")) == 8192
+    assert is_overflow(said("maximum context length is 8192 tokens"))
+    assert refuses_tools(said("tools are not permitted"))
+    assert not refuses_tools(said("no such field"))
 
 
 def test_a_code_alone_says_it() -> None:
