@@ -119,6 +119,8 @@ class Taken:
     """How many records said something since this was last read."""
 
     count: int = 0
+    lost: int = 0
+    """How many stood in lists that were refused whole."""
     lost_holders: int = 0
     """What should have held records, and did not."""
 
@@ -182,6 +184,7 @@ class Document:
         except UnreadableError as error:
             self.reject(UnreadableError(place + error.why) if place else error, line)
             self.taken.lost_holders += holds
+            self.taken.lost += error.held
 
     @contextmanager
     def reading(self, transcript: Transcript, line: int, place: str = "") -> Iterator[None]:

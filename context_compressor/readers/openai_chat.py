@@ -128,6 +128,7 @@ def _check(messages: list[Any], start: int) -> None:
         raise UnreadableError(
             why if not start else why.replace("messages[0]", f"messages[{start}]", 1),
             message=next(index for index, message in enumerate(messages) if _is_malformed(message)),
+            held=len(messages),
         ) from None
 
 

@@ -174,10 +174,11 @@ def _account_for(
     """Yield sessions, and see to it that they are most of what there is.
 
     The one rule on what may be missing. Every record of a file is in a session, told by it as left out, or a
-    problem. A session that has more problems than records is no session. A file that has more lines that give
-    no session than sessions, or no message at all, is not read.
+    problem. A session that has more problems than records is no session. A file is not read that has more
+    lines that give no session than sessions, more records in lists that were refused than elsewhere, or no
+    message at all.
     """
-    seen, lines, held, is_empty = start, set[int](), 0, True
+    seen, lines, held, kept, is_empty = start, set[int](), 0, 0, True
     for session in sessions:
         lost = [problem for problem in document.problems[seen:] if session.line in (None, problem.line)]
         taken, document.taken.count = document.taken.count, 0
@@ -190,6 +191,7 @@ def _account_for(
         else:
             lines |= set() if session.line is None else {session.line}
             held += 1
+            kept += taken
             is_empty = is_empty and not session.messages
             yield session
         seen = len(document.problems)
@@ -202,6 +204,9 @@ def _account_for(
     lost_count = len(lost_lines) if document.is_lines else document.taken.lost_holders
     if lost_count > held and (lines or not document.is_lines):
         raise _mostly(f"{lost_count:,} of {lost_count + held:,} sessions", title, problems[0])
+    lost_in_lists = document.taken.lost
+    if lost_in_lists > kept:
+        raise _mostly(f"{lost_in_lists:,} of {lost_in_lists + kept:,} records", title, problems[0])
 
 
 def _first_of(problems: Sequence[Problem]) -> UnreadableError:

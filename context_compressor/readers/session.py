@@ -135,7 +135,8 @@ class UnreadableError(Exception):
 
     Readers raise it about a value and their caller, who knows the place, makes a `Problem` of it. It never
     leaves this package but from `read_all`. `message` is the index of the one at fault, where a value holds
-    several. `is_stranger` says that a file is no transcript at all, as others that stand beside them.
+    several, and `held` how many it holds. `is_stranger` says that a file is no transcript at all, as others
+    that stand beside them.
     """
 
     def __init__(
@@ -145,11 +146,12 @@ class UnreadableError(Exception):
         column: int | None = None,
         message: int | None = None,
         *,
+        held: int = 0,
         is_stranger: bool = False,
     ) -> None:
         super().__init__(why)
         self.why, self.line, self.column, self.message = why, line, column, message
-        self.is_stranger = is_stranger
+        self.held, self.is_stranger = held, is_stranger
 
     def at(self, file: str, line: int | None = None) -> Problem:
         """Return the problem; `line` is where the value stands, unless the error knows better."""

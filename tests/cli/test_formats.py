@@ -46,7 +46,7 @@ def test_a_format_can_be_forced(cli, tmp_path):
     forced = cli("compress", "f.json", "--format", "openai")
 
     assert json.loads(found.out)[0] == {"role": "system", "content": "s"}
-    assert json.loads(forced.out) == {"system": "s", "messages": [json.loads(HI)]}
+    assert json.loads(forced.out) == {"messages": [{"role": "system", "content": "s"}, json.loads(HI)]}
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -62,6 +62,15 @@ def test_a_silent_message_of_a_list_is_told_by_its_line_and_the_others_are_read(
     assert [str(problem)[:31] for problem in reading.problems] == ["f, line 1: messages[2]: says no"]
 
 
+def test_a_session_that_is_refused_counts_as_all_that_it_holds():
+    odd = {"messages": [*CHAT * 9, {"role": "wizard", "content": "x"}]}
+    with pytest.raises(UnreadableError, match=r"most of it .* 19 of 21 records; first: messages\[18\]"):
+        read_lines([{"messages": CHAT}, odd])
+
+    reading = read_lines([{"messages": CHAT * 20}, odd])
+    assert len(reading.sessions) == len(reading.problems) == 1
+
+
 def test_what_hooks_and_servers_told_the_model_is_said_by_the_user():
     told = [
         {"type": "hook_error", "hookName": "Post:Edit", "inner": {"inner": "[check]: name 'ebb' is unknown"}},
