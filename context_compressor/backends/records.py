@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
@@ -121,6 +122,20 @@ def to_message(data: Any) -> Msg:
         return Msg.from_dict(data)
     except ValueError as error:
         raise InvalidStateError(f"what the history holds is no message: {error}") from error
+
+
+def to_state(read: Callable[[Any], Any], data: Any, key: str) -> Any:
+    """Return the state under a key, from its data, by a function that reads these.
+
+    Raises:
+        InvalidStateError: what is stored is no state.
+    """
+    try:
+        return read(data)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InvalidStateError(
+            f"the state under {key!r} cannot be read ({type(error).__name__}); delete it, or set another"
+        ) from None
 
 
 def to_edit(data: Any) -> Edit:

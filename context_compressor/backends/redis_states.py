@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from redis.asyncio import ConnectionPool
 
-from context_compressor.backends.records import as_key, digest, pack_ascii, unpack_ascii
+from context_compressor.backends.records import as_key, digest, pack_ascii, to_state, unpack_ascii
 from context_compressor.backends.redis_clients import (
     Client,
     check_keys,
@@ -17,8 +18,8 @@ from context_compressor.backends.redis_clients import (
     close,
     make_ready,
 )
-from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
-from context_compressor.errors import ConflictError
+from context_compressor.backends.redis_keys import digests_under, stem_under
+from context_compressor.errors import ConflictError, InvalidStateError
 
 _ATTEMPTS = 100
 _EXCHANGE = """
@@ -60,13 +61,17 @@ class RedisStates:
         self._script = self._client.register_script(_EXCHANGE)
 
     async def get(self, key: str) -> dict[str, Any] | None:
-        """Return what was set under a key, or None."""
+        """Return what was set under a key, or None.
+
+        Raises:
+            InvalidStateError: what is there cannot be read.
+        """
         name = self._name(key)
         await make_ready(self._client)
         found: Any = await self._client.get(name)
         if found is not None and self._ttl is not None:
             await self._client.expire(name, self._ttl)
-        return None if found is None else unpack_ascii(found)["state"]
+        return None if found is None else to_state(_state_in, found, key)
 
     async def set(self, key: str, state: dict[str, Any]) -> None:
         """Keep a state, JSON-like data, under a key."""
@@ -88,11 +93,15 @@ class RedisStates:
         await make_ready(self._client)
         for _ in range(_ATTEMPTS):
             found: Any = await self._client.get(name)
-            text = None if found is None else as_text(found)
-            changed = change(None if text is None else unpack_ascii(text)["state"])
+            there: Any = None
+            if found is not None:
+                with suppress(InvalidStateError):  # it is made anew
+                    there = to_state(_state_in, found, key)
+            changed = change(there)
             if changed is None:
                 return
-            known = "" if text is None else hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+            data = found.encode() if isinstance(found, str) else found
+            known = "" if data is None else hashlib.sha1(data, usedforsecurity=False).hexdigest()
             said = pack_ascii({"key": key, "state": changed})
             if await self._script([name], [known, said, self._ttl or ""]):
                 return
@@ -108,8 +117,10 @@ class RedisStates:
         names = [
             stem_under(self._prefix, one) for one in await digests_under(self._client, self._prefix, "state")
         ]
-        found = [await self._client.get(f"{name}state") for name in names]
-        return sorted(unpack_ascii(one)["key"] for one in found if one is not None)
+        found = {name: await self._client.get(f"{name}state") for name in names}
+        return sorted(
+            to_state(_key_in, one, f"{name}state") for name, one in found.items() if one is not None
+        )
 
     async def close(self) -> None:
         """Close the client, if it was made here."""
@@ -118,3 +129,11 @@ class RedisStates:
 
     def _name(self, key: str) -> str:
         return f"{stem_under(self._prefix, digest(as_key(key)))}state"
+
+
+def _state_in(data: str | bytes) -> Any:
+    return unpack_ascii(data)["state"]
+
+
+def _key_in(data: str | bytes) -> str:
+    return str(unpack_ascii(data)["key"])

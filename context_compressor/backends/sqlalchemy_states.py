@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -11,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
-from context_compressor.backends.records import as_key, digest, from_bytes, pack, to_bytes, unpack
+from context_compressor.backends.records import as_key, digest, from_bytes, pack, to_bytes, to_state, unpack
 from context_compressor.backends.tables import states
 from context_compressor.backends.writing import Again
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, InvalidStateError
 
 T = TypeVar("T")
 
@@ -40,12 +41,16 @@ class SQLAlchemyStates:
         self._engine = self._own if isinstance(engine, str) else engine
 
     async def get(self, key: str) -> dict[str, Any] | None:
-        """Return what was set under a key, or None."""
+        """Return what was set under a key, or None.
+
+        Raises:
+            InvalidStateError: what is there cannot be read.
+        """
         wanted = sa.select(states.c.state).where(_is(key))
         found = await self._run(
             lambda connection: connection.execute(wanted).scalar_one_or_none(), is_write=False
         )
-        return None if found is None else unpack(found)
+        return None if found is None else to_state(unpack, found, key)
 
     async def set(self, key: str, state: dict[str, Any]) -> None:
         """Keep a state, JSON-like data, under a key."""
@@ -67,7 +72,9 @@ class SQLAlchemyStates:
             held = connection.execute(sa.update(states).where(where).values(number=states.c.number + 1))
             found = None
             if held.rowcount:
-                found = unpack(connection.execute(sa.select(states.c.state).where(where)).scalar_one())
+                data = connection.execute(sa.select(states.c.state).where(where)).scalar_one()
+                with suppress(InvalidStateError):  # it is made anew
+                    found = to_state(unpack, data, key)
             changed = change(found)
             if changed is None:
                 return

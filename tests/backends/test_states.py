@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from context_compressor import InvalidArgumentError, RedisStates, SQLAlchemyStates
-from context_compressor.backends import collecting
+from context_compressor import InvalidArgumentError, InvalidStateError, RedisStates, SQLAlchemyStates
+from context_compressor.backends import collecting, tables
 from context_compressor.backends.collecting import collect_texts
 from context_compressor.backends.opening import open_sessions, open_store
 from context_compressor.integrations import conversations as module
@@ -69,6 +71,27 @@ def said(turns: int) -> list[Dict]:
     listed = [one for n in range(turns) for one in (user(f"Ask {n}."), *exchange(f"t{n}", 20))]
     listed[6]["content"] += SECRET
     return listed
+
+
+@pytest.mark.parametrize("kept", [b"{", b"[" * 100_000, b"\xc3("])
+async def test_what_cannot_be_read_is_named_and_made_anew(place: Place, kept: bytes) -> None:
+    key, states = uuid4().hex, place.states()
+    await states.set(key, {"text": "first"})
+    async with AsyncExitStack() as closing:
+        if place.kind == "redis":
+            client = await closing.enter_async_context(Redis.from_url(place.url))
+            await client.set(states._name(key), kept)
+            states = RedisStates(
+                client, key_prefix=place.prefix
+            )  # a client that decodes would fail before us
+        else:
+            async with states._engine.begin() as connection:
+                where = tables.states.c.key == key.encode()
+                await connection.execute(sa.update(tables.states).where(where).values(state=kept))
+        with pytest.raises(InvalidStateError, match=f"the state under '{key}' cannot be read"):
+            await states.get(key)
+        await states.exchange(key, lambda there: {"text": "second", "was": there})
+        assert await states.get(key) == {"text": "second", "was": None}
 
 
 async def test_what_is_set_comes_back_whoever_sets_at_once(place: Place) -> None:
