@@ -82,11 +82,11 @@ def seen_anthropic(view: list[Any]) -> Seen:
 
 
 def _seen(block: Any) -> Seen:
-    if block["type"] == "server_tool_use":
+    if block["type"] in ("server_tool_use", "server_tool_call"):
         return [("call", block["id"])]
-    if block["type"] == "code_execution_tool_result":
-        return [("result", block["tool_use_id"])]
-    caller = block.get("caller") or {}
+    if block["type"] in ("code_execution_tool_result", "server_tool_result"):
+        return [("result", block.get("tool_use_id") or block["tool_call_id"])]
+    caller = block.get("caller") or block.get("extras", {}).get("caller") or {}
     return [("caller", caller["tool_id"])] if "tool_id" in caller else []
 
 
@@ -127,6 +127,28 @@ def langchain(role: str, said: list[Dict]) -> list[Any]:
     return [AIMessage(anthropic(role, said)["content"], tool_calls=calls)]  # type: ignore[arg-type]
 
 
+def langchain_v1(role: str, said: list[Dict]) -> list[Any]:
+    """LangChain's own blocks in the place of Anthropic's."""
+
+    def standard(block: Any) -> Any:
+        match block["type"]:
+            case "server_tool_use":
+                return {"type": "server_tool_call", "id": block["id"], "name": block["name"], "args": {}}
+            case "code_execution_tool_result":
+                answers = {"tool_call_id": block["tool_use_id"], "status": "success"}
+                return {"type": "server_tool_result", **answers, "output": block["content"]}
+            case "tool_use":
+                by = {"extras": {"caller": block["caller"]}} if "caller" in block else {}
+                return {"type": "tool_call", "id": block["id"], "name": "measure", "args": {}, **by}
+        return block
+
+    made = langchain(role, said)
+    for one in made:
+        if isinstance(one, AIMessage):
+            one.content = [standard(block) for block in one.content]
+    return made
+
+
 def pydantic_ai(role: str, said: list[Dict]) -> Any:
     def part(one: Dict) -> Any:
         match one["is"]:
@@ -143,6 +165,10 @@ def pydantic_ai(role: str, said: list[Dict]) -> Any:
 
     parts = [part(one) for one in said]
     return ModelResponse(parts) if role == "assistant" else ModelRequest(parts)
+
+
+def seen_langchain(view: list[Any]) -> Seen:
+    return seen_anthropic([{"content": one.content} for one in view])
 
 
 def seen_pydantic_ai(view: list[Any]) -> Seen:
@@ -170,19 +196,17 @@ async def views(
     if shape in ("anthropic", "responses"):
         memory = CompressedMemory(max_total_tokens=budget, on_event=on_event)
         return [await memory.view(one, form=shape) for one in begun]  # type: ignore[arg-type]
-    form = {"form": FORM} if shape == "langchain" else {}
+    form = {"form": FORM} if "langchain" in shape else {}
     conversations = Conversations(**form, max_total_tokens=budget, on_event=on_event)  # type: ignore[arg-type]
-    view = view_langchain if shape == "langchain" else view_pydantic_ai
+    view = view_langchain if "langchain" in shape else view_pydantic_ai
     return [await view(conversations, one) for one in begun]
 
 
 SHAPES: dict[str, tuple[Callable[[str, list[Dict]], Any], Callable[[list[Any]], Seen]]] = {
     "anthropic": (anthropic, seen_anthropic),
     "responses": (responses, seen_responses),
-    "langchain": (
-        langchain,
-        lambda view: seen_anthropic([{"content": one.content} for one in view]),
-    ),
+    "langchain": (langchain, seen_langchain),
+    "langchain_v1": (langchain_v1, seen_langchain),
     "pydantic_ai": (pydantic_ai, seen_pydantic_ai),
 }
 
@@ -225,16 +249,17 @@ async def test_the_placeholder_for_a_call_to_an_mcp_server_has_its_content() -> 
     assert (made.tool_name, made.tool_call_id, made.content) == (call.tool_name, call.tool_call_id, told)
 
 
-async def test_a_call_whose_argument_left_still_says_which_program_made_it() -> None:
-    said = [one for k in range(6) for role, parts in turn("program", k) for one in langchain(role, parts)]
+@pytest.mark.parametrize("write", [langchain, langchain_v1])
+async def test_a_call_whose_argument_left_still_says_which_program_made_it(write: Any) -> None:
+    said = [one for k in range(6) for role, parts in turn("program", k) for one in write(role, parts)]
     for message in said:
         if isinstance(message, AIMessage) and message.tool_calls:
             message.tool_calls[0]["args"] = {"text": LONG * 4}
     view = await view_langchain(Conversations(form=FORM, max_total_tokens=5_000, mode="compact"), said)
     shown = [one for one in view if isinstance(one, AIMessage) and "ctx://" in str(one.tool_calls)]
-    uses = [block for one in shown for block in one.content if block["type"] == "tool_use"]  # type: ignore[index]
-    assert len(uses) == len(shown) > 0
-    assert all("ctx://" in str(use["input"]) and use["caller"]["tool_id"] for use in uses)  # type: ignore[index]
+    uses = [block for one in shown for block in one.content if "ctx://" in str(block) and _seen(block)]
+    assert [kind for use in uses for kind, _ in _seen(use)] == ["caller"] * len(shown)
+    assert shown
 
 
 # What a provider compacted

@@ -41,6 +41,8 @@ _CALLS = (
     "input_json_delta",
 )
 """Types of blocks that say what `tool_calls` says."""
+_CALLING = {"tool_use": "input", "tool_call": "args"}
+"""Types of those that may say who makes the call, and where they keep its arguments."""
 _ARGUMENTS = ("input", "args", "arguments", "partial_json")
 _KWARGS = ("reasoning_content", "refusal", "function_call", "tool_calls", "parsed", "audio")
 """Keys of a reply's `additional_kwargs` that are read as content, or go out by their id alone."""
@@ -141,8 +143,8 @@ def _reply(message: AIMessage) -> Wire:
             parts.append(_part(block))
         elif kind == "tool_use" and block.get("id") not in ids:
             calls.append(_call(block.get("id"), block.get("name"), block.get("input")))
-        if kind == "tool_use" and isinstance(block.get("caller"), dict):
-            callers[block.get("id")] = block["caller"]
+        if kind in _CALLING and (caller := _caller_in(block)) is not None:
+            callers[block.get("id")] = caller
     for one in calls:  # the call may come from a program that the provider runs
         one |= {"caller": callers[one["id"]]} if one["id"] in callers else {}
     content: Any = str(message.content) if isinstance(message.content, str) else parts
@@ -178,6 +180,13 @@ def _beside(message: BaseMessage, wire: Wire) -> list[Any]:
         if isinstance(more.get("audio"), dict):
             beside.append({"type": "audio"})
     return [one for one in beside if one]
+
+
+def _caller_in(block: Wire) -> Wire | None:
+    """Return which program of the provider's makes a call, as blocks of Anthropic and LangChain say it."""
+    extras = block.get("extras")
+    caller = block.get("caller") or (extras.get("caller") if isinstance(extras, dict) else None)
+    return caller if isinstance(caller, dict) else None
 
 
 def _call(id: object, name: object, args: object) -> Wire:
@@ -326,10 +335,12 @@ def _altered_reply(wire: Wire, origin: AIMessage, before: Wire) -> AIMessage:
     thoughts = [block for block, kind in zip(held, kinds, strict=True) if kind in _THOUGHTS]
     said = [block for block, kind in zip(held, kinds, strict=True) if kind in _CALLS and are_same]
     if not are_same:  # only its block says that a program made a call
-        given = {call["id"]: call["args"] for call in update["tool_calls"]}
-        called = [block for block in held if isinstance(block, dict) and block.get("type") == "tool_use"]
+        given = {call["id"]: _tool_call(call)["args"] for call in calls if "caller" in call}
+        called = [block for block in held if isinstance(block, dict) and block.get("type") in _CALLING]
         said = [
-            {**one, "input": given[one["id"]]} for one in called if "caller" in one and one["id"] in given
+            {**block, _CALLING[block["type"]]: given[block["id"]]}
+            for block in called
+            if _caller_in(block) is not None and block.get("id") in given
         ]
     if thoughts or said:
         words = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
