@@ -121,6 +121,7 @@ def lives(url: str, name: str) -> list[int]:
         return len(await memory.get_memory())
 
     async def close() -> int:
+        await states.delete(name)
         for closing in (service.stop(), states.close(), directory.close(), base.close()):
             await closing
         return 0

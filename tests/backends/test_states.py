@@ -92,6 +92,7 @@ async def test_what_cannot_be_read_is_named_and_made_anew(place: Place, kept: by
             await states.get(key)
         await states.exchange(key, lambda there: {"text": "second", "was": there})
         assert await states.get(key) == {"text": "second", "was": None}
+        await states.delete(key)
 
 
 async def test_what_is_set_comes_back_whoever_sets_at_once(place: Place) -> None:
