@@ -11,7 +11,7 @@ from typing import Any
 
 from context_compressor.messages.foreign import ITEM, held_in, told
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.wire import REMARK, WRAPPED
+from context_compressor.messages.wire import WRAPPED, block_extra, form_remark, without_extra_key
 
 _CALLS = {
     **dict.fromkeys(("server_tool_use", "mcp_tool_use"), "id"),  # Anthropic's
@@ -53,7 +53,7 @@ def is_hosted(block: Block) -> bool:
 
 def caller_of(block: Block) -> str | None:
     """Return the id of the call of a hosted tool, mostly a program, that made the call in a block."""
-    caller = block.get("caller") or _extra_of(block).get("caller")
+    caller = block.get("caller") or block_extra(block).get("caller")
     held = caller if isinstance(caller, Mapping) else {}
     return _id_in(held, "tool_id" if "tool_id" in held else "caller_id")
 
@@ -120,7 +120,7 @@ def missing_result(call: Block, text: str) -> Block:
         made |= {"content": content, "provider_name": held.get("provider_name")}
     if call.get("type") in (WRAPPED, ITEM):
         made = {"type": call["type"], call["type"]: made}
-    return made | {key: dict(call[key]) for key in (REMARK,) if key in call}
+    return made | form_remark(call)
 
 
 def _error_of(tool: str) -> dict[str, str]:
@@ -132,18 +132,9 @@ def _id_in(held: Mapping[str, Any], key: str | None) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _extra_of(block: Block) -> Mapping[str, Any]:
-    remark = block.get(REMARK)
-    extra = remark.get("extra") if isinstance(remark, dict) else None
-    return extra if isinstance(extra, dict) else {}
-
-
 def _without_caller(block: Block) -> Block:
     bare = {key: value for key, value in block.items() if key != "caller"}
-    if "caller" in _extra_of(block):
-        extra = {key: value for key, value in _extra_of(block).items() if key != "caller"}
-        bare[REMARK] = {**block[REMARK], "extra": extra}
-    return bare
+    return without_extra_key(bare, "caller") if "caller" in block_extra(bare) else bare
 
 
 # Skeletons: calls and results without their contents
@@ -156,7 +147,9 @@ def skeletons_of(msg: Msg) -> list[Block]:
         held = held_in(block)
         if is_hosted(block):
             kept = ("type", *dict.fromkeys((*_CALLS.values(), "tool_use_id")), "name", "tool_name", "caller")
-            found.append({key: held[key] for key in kept if key in held})
+            bare = {key: held[key] for key in kept if key in held}
+            kind = block["type"]
+            found.append((bare if held is block else {"type": kind, kind: bare}) | form_remark(block))
         elif (caller := caller_of(block)) is not None:
             found.append({"type": "caller", "caller": {"tool_id": caller}})
     return found

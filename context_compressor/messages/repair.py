@@ -216,11 +216,11 @@ def hosted_placeholder(call: Msg, part: str, block: Block) -> Msg:
     """Return the same for a call of a tool that the provider runs; it stands in what the model says."""
     id = f"{call.id}{part}"
     return Msg(
-        call.name,
+        call.role,
         [missing_result(block, MISSING_RESULT)],
         "assistant",
         among_of(call),
-        timestamp=call.timestamp,
+        timestamp="",
         id=id,
     )
 

@@ -448,6 +448,26 @@ def without_content_form(msg: Msg) -> Msg:
     return other
 
 
+def block_extra(block: Block) -> Mapping[str, Any]:
+    """Return what a block of whatever form said under keys that have no place in content."""
+    remark = block.get(REMARK)
+    extra = remark.get("extra") if isinstance(remark, dict) else None
+    return extra if isinstance(extra, dict) else {}
+
+
+def without_extra_key(block: Block, name: str) -> Block:
+    """Return a block without one of the keys that have no place in content."""
+    extra = {key: value for key, value in block_extra(block).items() if key != name}
+    return {**block, REMARK: {**block[REMARK], "extra": extra}}
+
+
+def form_remark(block: Block) -> Block:
+    """Return the remark by which a block that stands in for this one is of the same form."""
+    remark = block.get(REMARK)
+    form = remark.get("of") if isinstance(remark, dict) else None
+    return {} if form is None else {REMARK: {"of": form}}
+
+
 def without_extra(msg: Msg, keys: Iterable[str]) -> Msg:
     """Return a copy of a message without some of the keys that have no place in content."""
     other = msg.copy()
