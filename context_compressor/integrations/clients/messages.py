@@ -14,12 +14,12 @@ from context_compressor.integrations.clients.wire import (
     Heard,
     Reader,
     changed,
+    done_by_server,
     listed,
     plain,
     summed,
 )
 from context_compressor.messages.forms import FormName
-from context_compressor.messages.wire import get
 
 _THOUGHT = ("thinking", "redacted_thinking")
 _ENDED = {"tool_use": "end_turn"}
@@ -75,7 +75,7 @@ class MessagesWire:
         containers = [one.container for one in replies if one.container is not None]
         if containers and reply.container is None:
             reply = changed(reply, container=containers[-1])
-        did = [block for one in inside for block in _done_by_server(one.content)]
+        did = [block for one in inside for block in done_by_server(one.content)]
         kept = [block for block in reply.content if not _is_ours(block, names)]
         has_ours = len(kept) < len(reply.content)
         if did or has_ours:
@@ -134,26 +134,8 @@ def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:
     """Return the parts of the messages answered inside that the caller may have."""
     said = [one["content"] for one in inside if one["role"] == "assistant"]
     if not with_texts:
-        return [block for content in said for block in _done_by_server(content)]
+        return [block for content in said for block in done_by_server(content)]
     return [block for content in said for block in content if block["type"] != "tool_use"]
-
-
-def _done_by_server(content: Sequence[Any]) -> list[Any]:
-    """Return what the server did in a reply that called only our tools, with the thoughts before it."""
-    did: list[Any] = []
-    thoughts: list[Any] = []
-    for block in content:
-        match get(block, "type"):
-            case "thinking" | "redacted_thinking":
-                thoughts.append(block)
-            case "tool_use":
-                thoughts = []
-            case "text":
-                pass
-            case _:
-                did += [*thoughts, block]
-                thoughts = []
-    return did
 
 
 def _text_of(block: Mapping[str, Any]) -> list[Any]:

@@ -15,12 +15,12 @@ from context_compressor.integrations.clients.wire import (
     Heard,
     Reader,
     changed,
+    done_by_server,
     listed,
     plain,
     summed,
 )
 from context_compressor.messages.forms import FormName
-from context_compressor.messages.wire import get
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class ResponsesWire:
         *inside, reply = replies
         if usage is not None:
             reply = changed(reply, usage=summed(usage, reply.usage))
-        did = [item for one in inside for item in _done_by_server(one.output or [])]
+        did = [item for one in inside for item in done_by_server(one.output or [])]
         kept = _without(reply.output or [], names)
         if did or len(kept) != len(reply.output or []):
             reply = changed(reply, output=[*did, *kept])
@@ -183,25 +183,7 @@ def _waiting(items: Sequence[Dict]) -> list[Dict]:
 def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:
     """Return the items answered inside that the caller may have."""
     said = [one for one in inside if one.get("role") != "user" and one["type"] != "function_call_output"]
-    return [one for one in said if one["type"] != "function_call"] if with_texts else _done_by_server(said)
-
-
-def _done_by_server(items: Sequence[Any]) -> list[Any]:
-    """Return what the server did in a reply that called only our tools, with the thoughts before it."""
-    did: list[Any] = []
-    thoughts: list[Any] = []
-    for item in items:
-        match get(item, "type"):
-            case "reasoning":
-                thoughts.append(item)
-            case "function_call":
-                thoughts = []
-            case "message":
-                pass
-            case _:
-                did += [*thoughts, item]
-                thoughts = []
-    return did
+    return [one for one in said if one["type"] != "function_call"] if with_texts else done_by_server(said)
 
 
 def _is_same(item: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import BaseModel
 
 from context_compressor.messages.forms import FormName
+from context_compressor.messages.wire import get
 
 Dict = dict[str, Any]
 
@@ -216,6 +217,27 @@ def kept_apart(heard: Heard, said: Sequence[Dict], key: str, names: Collection[s
         if own != call.id:
             said[place][key] = own
             heard.calls[place] = call._replace(id=own)
+
+
+def done_by_server(said: Iterable[Any]) -> list[Any]:
+    """Return what the server did in a reply that called only our tools, with the thoughts before it.
+
+    `said`: blocks of Anthropic's, or items of the Responses API.
+    """
+    did: list[Any] = []
+    thoughts: list[Any] = []
+    for one in said:
+        match get(one, "type"):
+            case "thinking" | "redacted_thinking" | "reasoning":
+                thoughts.append(one)
+            case "tool_use" | "function_call":
+                thoughts = []
+            case "text" | "message":
+                pass
+            case _:
+                did += [*thoughts, one]
+                thoughts = []
+    return did
 
 
 def listed(value: Any) -> list[Any] | None:
