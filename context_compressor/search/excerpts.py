@@ -5,19 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from context_compressor.search.hits import line_at
 from context_compressor.search.query import Place, Query, find_places, read_query
 from context_compressor.search.terms import TermReader, fold
+
+_LEAST_COMMON = 3
+"""Texts that hold a line before it counts as common: an answer may well be said twice."""
 
 
 def cutter(query: str, texts: Sequence[str]) -> Callable[[int], list[str]]:
     """Return a function that cuts texts to excerpts of at most so many characters, as they answer a query.
 
     `texts`: passages, without white space at their ends. A name is shown before words, and a term that few of
-    the texts hold before one that many do.
+    the texts hold before one that many do. A line that most of the texts hold is shown where nothing else
+    answers.
     """
     reader = TermReader()
     sought = read_query(query, reader)
     places = [_as_written(text, sought, find_places(text, sought, reader)) for text in texts]
+    lines = Counter(line for text in texts for line in {part.strip() for part in text.split("\n")})
+    common = {line for line, count in lines.items() if count >= _LEAST_COMMON and 2 * count > len(texts)}
+    places = [
+        [place for place in found if line_at(text, place.start).strip() not in common] or found
+        for text, found in zip(texts, places, strict=True)
+    ]
     held = Counter(term for found in places for term in {place.term for place in found})
     weights = [
         1 / max(held[number], 1) + (len(sought.terms) if term.name is not None else 0)

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise, product
 from math import log
 
-from context_compressor.search.hits import Document, Found, find_all, split_passages
+from context_compressor.search.hits import Document, Found, find_all, line_at, split_passages
 from context_compressor.search.query import Query, find_places
 from context_compressor.search.storage import Rows
 from context_compressor.search.terms import TermReader, fold, readings
@@ -163,7 +163,7 @@ class _Reading:
         """The lines that hold what is searched for, without the lines around them."""
         text = self.found.text
         starts = sorted({at for places in self._places for at in places if at >= 0})
-        lines = dict.fromkeys(text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0] for at in starts)
+        lines = dict.fromkeys(line_at(text, at) for at in starts)
         said = " ".join(" ".join(lines).split())
         return said if len(said) >= _LEAST_SAID else text
 

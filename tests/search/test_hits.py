@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.offload.pages import is_hits_page
-from context_compressor.search.excerpts import excerpt
+from context_compressor.search.excerpts import cutter, excerpt
 from context_compressor.search.hits import Hit, hits_page
 from context_compressor.search.query import find_places, places_in, read_query
 from context_compressor.search.terms import TermReader
@@ -268,3 +268,12 @@ def test_a_title_says_where_a_passage_stands_and_whose_it_is(
     assert page == f"[{title}]\nzebra\n[end]"
     assert is_hits_page(page)
     assert not is_hits_page(page.removesuffix("\n[end]"))
+
+
+def test_of_a_line_that_most_passages_hold_and_one_of_its_own_the_own_is_shown() -> None:
+    head, filler = "== relay: which port does the relay listen on ==", "nothing to do. " * 20
+    own = "relay listens on 9417"
+    texts = [f"{head}\n{filler}\n{own}", *[f"{head}\n{filler}"] * 3]
+    shown = cutter("which port does the relay listen on", texts)(140)
+    assert own in shown[0]
+    assert all(head in text for text in shown[1:])
