@@ -318,7 +318,7 @@ def _read_output_part(part: object, path: str) -> Block:
 
 
 def to_responses(messages: Iterable[Msg]) -> list[Any]:
-    """Turn messages into input items of the Responses API; ids of calls that are too long are replaced.
+    """Turn messages into input items of the Responses API; ids of calls that it does not take are replaced.
 
     Raises:
         InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
@@ -342,7 +342,7 @@ def _with_fit_id(item: Any) -> Any:
     kind = _kind_of(item)
     key = _call_key(item, kind) if kind.endswith("_output") else "call_id"
     id = get(item, key)
-    if not isinstance(id, str) or len(id) <= MOST_ID_CHARACTERS:
+    if not isinstance(id, str) or 0 < len(id) <= MOST_ID_CHARACTERS:
         return item
     return {**(as_dict(item) or {}), key: made_id(id)}
 

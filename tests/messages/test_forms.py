@@ -937,7 +937,17 @@ def test_views_in_another_form_are_accepted(
 
 
 LONG_ID = "codex_mcp__hermes-tools__measure_exec-0f8fad5b-d9cb-469f-a165-70867728950e-"
-IDS = ["functions.read:0", "functions.read:1", "a.b", "a:b", "调用", f"{LONG_ID}1", f"{LONG_ID}2", "call_1"]
+IDS = [
+    "functions.read:0",
+    "functions.read:1",
+    "a.b",
+    "a:b",
+    "调用",
+    f"{LONG_ID}1",
+    f"{LONG_ID}2",
+    "",
+    "call_1",
+]
 
 
 @pytest.mark.parametrize("form", ["responses", "anthropic"])
@@ -959,6 +969,7 @@ async def test_ids_of_another_provider_are_such_as_the_form_takes(form: Any) -> 
     ids = re.findall(r"'(?:id|call_id)': '([^']*)'", str(written))
     assert len({*ids}) == len(IDS)
     assert "call_1" in ids
+    assert "" not in ids
 
 
 # What is counted, refused, deleted
