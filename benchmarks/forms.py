@@ -1,4 +1,4 @@
-"""Whether Responses items and Anthropic messages go through the library unharmed, on random histories.
+"""Whether chat dicts, Responses items and Anthropic messages go through the library unharmed, on random ones.
 
     python benchmarks/forms.py --form responses --histories 200000 --jobs 2
     python benchmarks/forms.py --form anthropic --histories 2000 --seed 3 --views-every 10
@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,9 +39,10 @@ from reporting import make_parser
 import context_compressor as library
 from context_compressor import CompressedMemory, InMemoryOffloadStore, TiktokenCounter
 from context_compressor.errors import ContextOverflowError
-from tests.support import anthropic_rules, responses_rules
+from tests.support import anthropic_rules, responses_rules, validity
 from tests.support.form_strategies import random_anthropic, random_responses
 from tests.support.provider_tokens import count_blocks
+from tests.support.random_chat import random_chat
 
 Dict = dict[str, Any]
 History = list[Dict]
@@ -69,11 +71,20 @@ class FormCase:
     judge: Callable[[History], Callable[[History], list[str]]]
 
     def read(self, history: History) -> Any:
-        return getattr(library, f"from_{self.name}")(history)
+        return getattr(library, f"from_{self._codec}")(history)
 
     def write(self, messages: Any) -> History:
-        written: History = getattr(library, f"to_{self.name}")(messages)
+        written: History = getattr(library, f"to_{self._codec}")(messages)
         return written
+
+    @property
+    def _codec(self) -> str:
+        return "openai" if self.name == "chat" else self.name
+
+
+def judge_chat(_: History) -> Callable[[History], list[str]]:
+    """Whatever the history, the same rules hold for its views."""
+    return partial(validity.problems, parts=validity.OPENAI_PARTS)
 
 
 def judge_responses(history: History) -> Callable[[History], list[str]]:
@@ -103,6 +114,7 @@ def _thoughts(messages: History) -> Iterator[Dict]:
 
 
 FORMS = {
+    "chat": FormCase("chat", random_chat, judge_chat),
     "responses": FormCase("responses", random_responses, judge_responses),
     "anthropic": FormCase("anthropic", random_anthropic, judge_anthropic),
 }

@@ -17,7 +17,7 @@ import httpx2
 import openai
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 from pydantic_ai import Agent
@@ -28,12 +28,13 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    SystemPromptPart,
     ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIResponsesModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.native_tools import CodeExecutionTool, WebFetchTool, WebSearchTool
 from pydantic_ai.native_tools._tool_search import ToolSearchTool
 from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -109,6 +110,11 @@ class _Caught:
             "content": [text],
         }
         head = {"id": f"resp_{self.number}", "object": "response", "created_at": 0, "model": "m"}
+        if self.form == "chat":
+            [reply] = said or [{"role": "assistant", "content": "ok"}]
+            choice = {"index": 0, "finish_reason": "stop", "message": reply}
+            head = {"id": f"chat_{self.number}", "object": "chat.completion", "created": 0, "model": "m"}
+            return httpx2.Response(200, json={**head, "choices": [choice]})
         set_ = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
         return httpx2.Response(200, json={**head, **set_, "status": "completed", "output": said or [message]})
 
@@ -126,6 +132,8 @@ class _Caught:
     def sent(self) -> tuple[History, Any]:
         if self.form == "anthropic":
             return self.body["messages"], self.body.get("system")
+        if self.form == "chat":
+            return self.body["messages"], None
         return self.body["input"], self.body.get("instructions")
 
 
@@ -157,6 +165,8 @@ class Client:
     async def send(self, history: History) -> Sent:
         if self._caught.form == "anthropic":
             await self._client.messages.create(model="m", max_tokens=9, messages=history)
+        elif self._caught.form == "chat":
+            await self._client.chat.completions.create(model="m", messages=history)
         else:
             await self._client.responses.create(model="m", input=history)
         stats = stats_of(self._client)
@@ -187,9 +197,11 @@ class LangChain:
     def __init__(self, form: str, budget: int, counter: TiktokenCounter) -> None:
         self._caught = _Caught(form)
         model: Any = _Anthropic(caught=self._caught)
-        if form == "responses":
+        if form != "anthropic":
             http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._caught.answer_later))
-            held: Dict = {"use_responses_api": True, "output_version": "responses/v1"}
+            held: Dict = {"use_responses_api": False}
+            if form == "responses":
+                held = {"use_responses_api": True, "output_version": "responses/v1"}
             model = ChatOpenAI(model="gpt-5", api_key="key", max_retries=0, http_async_client=http, **held)
         self._model = model
         compression = langchain.Compression(max_total_tokens=budget, counter=counter)
@@ -200,6 +212,8 @@ class LangChain:
     async def send(self, history: History) -> Sent:
         if self._caught.form == "anthropic":
             messages = list(_from_anthropic(history))
+        elif self._caught.form == "chat":
+            messages = convert_to_messages(history)
         else:
             messages = [one async for one in self._from_responses(history)]
         await self._plain.ainvoke({"messages": messages})
@@ -315,15 +329,16 @@ class PydanticAI:
             self._model = AnthropicModel("claude-sonnet-4-5", provider=held)
         else:
             provider = OpenAIProvider(openai_client=self._caught.openai())
-            self._model = OpenAIResponsesModel("gpt-5", provider=provider)
+            kind = OpenAIChatModel if form == "chat" else OpenAIResponsesModel
+            self._model = kind("gpt-5", provider=provider)
         compression = pydantic_ai.Compression(max_total_tokens=budget, counter=counter)
         self._stats = compression.stats
         self._plain = Agent(self._model, model_settings={"max_tokens": 9})
         self._agent = Agent(self._model, capabilities=[compression], model_settings={"max_tokens": 9})
 
     async def send(self, history: History) -> Sent:
-        is_anthropic = self._caught.form == "anthropic"
-        made = self._of_anthropic(history) if is_anthropic else self._of_responses(history)
+        read = {"anthropic": self._of_anthropic, "responses": self._of_responses, "chat": self._of_chat}
+        made = read[self._caught.form](history)
         messages: list[ModelMessage] = [one async for one in made]
         prompt = _GO_ON if isinstance(messages[-1], ModelResponse) else None
         await self._plain.run(prompt, message_history=messages)
@@ -335,7 +350,7 @@ class PydanticAI:
 
     async def _reply(self, at: int, says: list[Dict]) -> ModelResponse:
         asked: list[ModelMessage] = [ModelRequest([UserPromptPart("Say it.")])]
-        tools: list[Any] = [WebSearchTool(), CodeExecutionTool()]
+        tools: list[Any] = [] if self._caught.form == "chat" else [WebSearchTool(), CodeExecutionTool()]
         if self._caught.form == "anthropic":
             tools += [WebFetchTool(), ToolSearchTool(strategy="bm25")]
         hosted = ModelRequestParameters(native_tools=tools)
@@ -361,6 +376,23 @@ class PydanticAI:
                 parts.append(UserPromptPart(rest))
             yield ModelRequest(parts)
 
+    async def _of_chat(self, history: History) -> Any:
+        names: dict[str, str] = {}
+        for at, message in enumerate(history):
+            content = message["content"]
+            if message["role"] == "assistant":
+                calls = message.get("tool_calls", [])
+                names |= {call["id"]: call["function"]["name"] for call in calls}
+                told = _told(content) if isinstance(content, list) else content
+                yield await self._reply(at, [{**message, "content": told}])
+            elif message["role"] == "tool":
+                id = message["tool_call_id"]
+                yield ModelRequest([ToolReturnPart(names[id], _told(content), id)])
+            elif message["role"] == "user":
+                yield ModelRequest([UserPromptPart([_given(one) for one in _blocks(content)])])
+            else:
+                yield ModelRequest([SystemPromptPart(_told(content))])
+
     async def _of_responses(self, history: History) -> Any:
         names: dict[str, str] = {}
         for at, (says, item) in enumerate(_turns_of(history)):
@@ -383,7 +415,12 @@ def _told(content: Any) -> str:
 def _given(block: Dict) -> Any:
     """Return what a user gives."""
     source = block.get("source") if isinstance(block.get("source"), dict) else {}
+    held = block.get(block["type"])
+    block = {**held, "type": block["type"]} if isinstance(held, dict) else block  # as in chat dicts
     url = source.get("url") or block.get("image_url") or block.get("file_url") or block.get("file_data")
+    url = url or block.get("url")
+    if block["type"] == "input_audio":
+        url = f"data:audio/{block['format']};base64,{block['data']}"
     if source.get("type") == "base64":
         url = f"data:{source['media_type']};base64,{source['data']}"
     if not isinstance(url, str):

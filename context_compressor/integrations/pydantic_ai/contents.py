@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from pydantic_ai.messages import (
@@ -20,6 +21,8 @@ from pydantic_core import to_jsonable_python
 
 Dict = dict[str, Any]
 
+_UNSENT = {"timestamp", "part_kind", "tool_kind", "metadata", "outcome", "content_file_digests"}
+"""What a part holds for the framework alone."""
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 
 
@@ -42,7 +45,7 @@ def part_of(item: Any) -> Dict | None:
     kind = getattr(item, "part_kind", None) or getattr(item, "kind", type(item).__name__)
     if kind == "cache-point":
         return None
-    told = to_jsonable_python(item, serialize_unknown=True, exclude={"timestamp"})
+    told = to_jsonable_python(item, serialize_unknown=True, exclude_none=True, exclude=_UNSENT)
     return {**(told if isinstance(told, dict) else {"value": told}), "type": kind}
 
 
@@ -80,8 +83,8 @@ def reply_part_of(part: Dict | str) -> ModelResponsePart:
         return TextPart(part)
     if part.get("type") != NativeToolReturnPart.part_kind:
         return TextPart(str(content_of(part)))
-    held = {key: part[key] for key in ("tool_name", "content", "tool_call_id", "provider_name")}
-    return NativeToolReturnPart(**held)
+    made = NativeToolReturnPart(part["tool_name"], part["content"], part["tool_call_id"])
+    return replace(made, provider_name=part.get("provider_name"))
 
 
 def dumped(value: Any) -> str:

@@ -130,7 +130,7 @@ class Chats:
                 )
             wire = self._wire_of(part)
             if wire is None:
-                self.beside.append(dumped(part))
+                self.beside.append(dumped(part_of(part)))
                 continue
             if isinstance(part, UserPromptPart) and is_answer and _answers_calls(message):
                 held = wire["content"]
@@ -160,7 +160,7 @@ class Chats:
     def _read_response(self, place: int, message: ModelResponse) -> None:
         parts = [part for part in message.parts if not _steers(part)]
         if len(parts) < len(message.parts):
-            self.beside += [dumped(part) for part in _with_thoughts(message, parts)]
+            self.beside += [dumped(part_of(part)) for part in _with_thoughts(message, parts)]
         if len(parts) < len(message.parts) and all(isinstance(part, ThinkingPart) for part in parts):
             return
         contents = self._contents([part for part in parts if _is_content(part)], is_reply=True)
