@@ -395,7 +395,9 @@ class PydanticAI:
 
     async def _of_responses(self, history: History) -> Any:
         names: dict[str, str] = {}
-        for at, (says, item) in enumerate(_turns_of(history)):
+        # Pydantic AI has no custom tools.
+        held = [one for one in history if not str(one.get("type")).startswith("custom_tool_call")]
+        for at, (says, item) in enumerate(_turns_of(held)):
             if says:
                 names |= {one["call_id"]: one["name"] for one in says if one["type"] in _CALLS}
                 yield await self._reply(at, says)
