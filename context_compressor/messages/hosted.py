@@ -116,11 +116,18 @@ def missing_result(call: Block, text: str) -> Block:
         made |= {"output": text}
     else:
         made = {"type": "builtin-tool-return", "tool_name": name, "tool_call_id": held[key]}
-        content = said if name.startswith("mcp_server:") else _error_of(name)
+        content = said if name.startswith("mcp_server:") else _error_of(_wire_name(held, name))
         made |= {"content": content, "provider_name": held.get("provider_name")}
     if call.get("type") in (WRAPPED, ITEM):
         made = {"type": call["type"], call["type"]: made}
     return made | form_remark(call)
+
+
+def _wire_name(held: Mapping[str, Any], name: str) -> str:
+    """Return what the provider calls a tool that Pydantic AI has a wider name for and notes beside it."""
+    details = held.get("provider_details")
+    noted = details.values() if isinstance(details, Mapping) else ()
+    return next((str(one) for one in noted if str(one).endswith(f"_{name}")), name)
 
 
 def _error_of(tool: str) -> dict[str, str]:

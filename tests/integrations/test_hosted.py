@@ -236,17 +236,35 @@ async def test_no_view_parts_a_hosted_call_from_its_result(shape: str, how: str,
         assert set(calls) - set(results) == {f"srvtoolu_{TURNS - 1}"}
 
 
-async def test_the_placeholder_for_a_call_to_an_mcp_server_has_its_content() -> None:
-    """Pydantic AI's model for Anthropic reads `content` and `is_error` of it."""
-    args = {"action": "call_tool", "tool_name": "look", "tool_args": {}}
-    call = NativeToolCallPart("mcp_server:docs", args, "mcptoolu_1", provider_name="anthropic")
+def failed(kind: str) -> dict[str, Any]:
+    return {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "details", "content"),
+    [
+        (
+            "mcp_server:docs",
+            {"action": "call_tool", "tool_name": "look", "tool_args": {}},
+            None,
+            {"is_error": True, "content": [{"type": "text", "text": MISSING_RESULT}]},
+        ),
+        ("web_search", {"query": "reed"}, None, failed("web_search")),
+        ("code_execution", {"code": "1"}, None, failed("code_execution")),
+        # Pydantic AI has one name for three tools of Anthropic's.
+        ("code_execution", {"command": "ls"}, {"n": "bash_code_execution"}, failed("bash_code_execution")),
+    ],
+)
+async def test_a_placeholder_is_what_the_model_for_anthropic_reads(
+    name: str, args: dict[str, Any], details: dict[str, Any] | None, content: dict[str, Any]
+) -> None:
+    call = NativeToolCallPart(name, args, "srvtoolu_1", provider_name="anthropic", provider_details=details)
     said = [ModelRequest([UserPromptPart("Look.")]), ModelResponse([call])]
     said.append(ModelRequest([UserPromptPart("Never mind.")]))
     chats = Chats(said)
     view = chats.back((await Conversations(max_total_tokens=4_000).view(chats.dicts, key="k")).messages)
     [made] = [part for one in view for part in one.parts if isinstance(part, NativeToolReturnPart)]
-    told = {"is_error": True, "content": [{"type": "text", "text": MISSING_RESULT}]}
-    assert (made.tool_name, made.tool_call_id, made.content) == (call.tool_name, call.tool_call_id, told)
+    assert (made.tool_name, made.tool_call_id, made.content) == (call.tool_name, call.tool_call_id, content)
 
 
 @pytest.mark.parametrize("write", [langchain, langchain_v1])
