@@ -234,7 +234,8 @@ def engine_for(url: str) -> AsyncEngine:
         engine = create_async_engine(url, hide_parameters=True, **pool)
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
-            f"engine_or_session: its driver {error.name} is missing: pip install {error.name}"
+            f"engine_or_session: its driver {error.name} is missing: pip install {error.name}; expected a "
+            "URL with an asyncio driver, such as 'sqlite+aiosqlite:///memory.db'"
         ) from None
     except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError, ValueError) as error:
         raise InvalidArgumentError(

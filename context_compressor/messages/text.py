@@ -239,3 +239,8 @@ def strip_reasoning(text: str) -> str:
             if starts_line or not has_heading:
                 kept, since = "", end
     return (kept if inside else kept + text[since:]).strip()
+
+
+def line_at(text: str, at: int) -> str:
+    """Return the line of a text in which a character stands."""
+    return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from context_compressor.search.hits import line_at
+from context_compressor.messages.text import line_at
 from context_compressor.search.query import Place, Query, find_places, read_query
 from context_compressor.search.terms import TermReader, fold
 

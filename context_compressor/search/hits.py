@@ -70,11 +70,6 @@ def find_all(sought: str, text: str) -> Iterator[int]:
         at = text.find(sought, at + 1)
 
 
-def line_at(text: str, at: int) -> str:
-    """Return the line of a text in which a character stands."""
-    return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
-
-
 def _end(text: str, least: int, most: int) -> int:
     for mark in ("\n\n", "\n"):
         at = text.rfind(mark, least, most)

@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import pairwise, product
 from math import log
 
-from context_compressor.search.hits import Document, Found, find_all, line_at, split_passages
+from context_compressor.messages.text import line_at
+from context_compressor.search.hits import Document, Found, find_all, split_passages
 from context_compressor.search.query import Query, find_places
 from context_compressor.search.storage import Rows
 from context_compressor.search.terms import TermReader, fold, readings

@@ -17,7 +17,9 @@ from context_compressor.readers import Form, Reading
 
 TEXTS = st.text(max_size=30)  # line separators and control characters included
 MESSAGES = st.lists(
-    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": TEXTS}),
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant"]), "content": TEXTS.map("words ".__add__)}
+    ),
     min_size=1,
     max_size=4,
 )
