@@ -32,14 +32,6 @@ def pytest_sessionstart() -> None:
         del os.environ[name]
 
 
-@pytest.hookimpl(optionalhook=True)  # an environment apart may lack xdist
-def pytest_xdist_auto_num_workers() -> int:
-    """Return twice as many workers as there are cores: about half of the time tests wait, for servers,
-    processes and disks.
-    """
-    return 2 * (os.cpu_count() or 1)
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run tests with all their parameters")
 
