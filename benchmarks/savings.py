@@ -12,7 +12,8 @@ sends is judged as `context_compressor.measure` says. Prints a table for each bu
 - saved: tokens that requests cost less than the raw history; peak: tokens of the largest request; over,
   invalid: turns above the budget, or that a provider would refuse;
 - cost: of requests and summaries to that of the raw history, a token in the prefix shared with the request
-  before at a tenth; as spent, and as if a model had written every summary;
+  before at a tenth; as spent, as if a model had been asked apart for every summary, and (*in place*) as if
+  the agent's own model had written 1,200 tokens behind its last request each time, at five times input;
 - fill: the mean of view tokens to budget, over all requests from a session's first summary on;
 - told, where sessions have probes: of how many probes (questions with the keys of their answers: who or what,
   and the value or outcome) a passage of 600 characters of the view holds the keys, with the interval of 95 %
@@ -164,8 +165,8 @@ async def run_system(recording: Recording, system: str, budget: int, files: bool
 COUNTER = TiktokenCounter()
 
 COLUMNS = (
-    "system", "saved", "peak", "fill", "over", "invalid", "cost", "as if model", "told", "per 1,000",
-    "ms p50/p99", "stored",
+    "system", "saved", "peak", "fill", "over", "invalid", "cost", "as if model", "in place", "told",
+    "per 1,000", "ms p50/p99", "stored",
 )  # fmt: skip
 TOLD_COLUMNS = ("told", "per 1,000")
 
@@ -187,6 +188,7 @@ def row_of(system: str, totals: Totals) -> list[str]:
         percent(totals.invalid / totals.turns),
         number(totals.cost.spent_ratio),
         number(totals.cost.as_if_model_ratio),
+        "-" if system in PEER_SYSTEMS else number(totals.cost.in_place_ratio),
         told_cell(totals.told),
         "-" if totals.told is None else percent(totals.told.per_1000_tokens),
         f"{number(times.median_ms)}/{number(times.p99_ms)}",
@@ -255,8 +257,8 @@ def report(results: list[Result], systems: list[str], budgets: list[int]) -> lis
 
 OVERALL = {
     "system": "system", "saved": "saved", "peak": "largest request", "fill": "fill",
-    "over": "turns above budget", "cost": "cost", "as if model": "cost as if model", "told": "told",
-    "per 1,000": "told per 1,000 tokens",
+    "over": "turns above budget", "cost": "cost", "as if model": "cost as if model",
+    "in place": "cost in place", "told": "told", "per 1,000": "told per 1,000 tokens",
 }  # fmt: skip
 """Columns of the table over all sessions, and what they are called there."""
 

@@ -44,6 +44,7 @@ from context_compressor.cli.output import (
 )
 from context_compressor.cli.replay_parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.measure import (
+    EDIT_TOKENS,
     HOW_TO_ASK,
     KINDS,
     OURS,
@@ -90,6 +91,15 @@ def replay(
             help="More probes than sessions bring: .json files with recording, line, cut, probes.",
         ),
     ] = None,
+    edit_tokens: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Tokens that the agent's own model is taken to write at an event. Default: 1200.",
+            show_default=False,
+        ),
+    ] = EDIT_TOKENS,
     report: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
@@ -139,6 +149,7 @@ def replay(
             chosen,
             one.probes,
             one.session.compacted_at,
+            edit_tokens,
         )
         for one in inputs.sessions
     ]
@@ -153,7 +164,7 @@ def replay(
             is_interrupted = True
         else:
             progress.update(bar, completed=progress.tasks[bar].total)
-        data = _gather(inputs, replays, chosen, systems)
+        data = _gather(inputs, replays, chosen, systems, edit_tokens)
         try:
             _write(report, png, data, progress)
         except CommandError as error:
@@ -201,7 +212,11 @@ def _check_outputs(report: str | None, png: str | None, *, as_json: bool, quiet:
 
 
 def _gather(
-    inputs: Inputs, replays: Replays, budgets: tuple[int, ...], systems: tuple[str, ...]
+    inputs: Inputs,
+    replays: Replays,
+    budgets: tuple[int, ...],
+    systems: tuple[str, ...],
+    edit_tokens: int,
 ) -> ReportData:
     done = [outcome for outcome in replays.outcomes if isinstance(outcome, SessionRun)]
     skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, Skipped)]
@@ -219,6 +234,7 @@ def _gather(
         failed=(*unread, *(one for one in skipped if one.is_failure)),
         notes=(*empty, *passed_over, *left_out),
         asked_sessions=len(inputs.sessions) + len(unread) - len(empty),
+        edit_tokens=edit_tokens,
     )
 
 
@@ -257,7 +273,7 @@ def _write_pictures(folder: Path, data: ReportData, on_session: Callable[[], obj
         raise CommandError(f"--png {folder}: cannot be written: {error.strerror or error}") from None
 
 
-_COLUMNS = ("saved", "peak", "fill", "over", "refused", "cost", "as if model")
+_COLUMNS = ("saved", "peak", "fill", "over", "refused", "cost", "as if model", "in place")
 
 
 def _print_tables(console: Console, data: ReportData) -> None:
@@ -276,6 +292,7 @@ def _print_tables(console: Console, data: ReportData) -> None:
                 f"{totals.invalid:,}",
                 ratio(totals.cost.spent_ratio, "-"),
                 ratio(totals.cost.as_if_model_ratio, "-"),
+                ratio(totals.cost.in_place_ratio, "-"),
                 style="bold" if system == OURS else "",
             )
         print_table(console, table)
@@ -284,7 +301,8 @@ def _print_tables(console: Console, data: ReportData) -> None:
     console.print(
         "peak: tokens of the largest request. fill: the mean of view to budget, from a session's first "
         "summary on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
-        "history, prompt cache counted; as if model: had a model written every summary."
+        "history, prompt cache counted; as if model: had a model been asked apart for every summary; "
+        f"in place: had the agent's own model written {data.edit_tokens:,} tokens behind its last request."
     )
     if not data.has_probes:
         console.print(f"What views tell is not known: no session has probes. {HOW_TO_ASK} makes some.")

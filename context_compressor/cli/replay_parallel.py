@@ -18,7 +18,17 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Self, cast
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.measure import OURS, SYSTEMS, Probe, Recording, SessionRun, Skipped, Watched, watch
+from context_compressor.measure import (
+    EDIT_TOKENS,
+    OURS,
+    SYSTEMS,
+    Probe,
+    Recording,
+    SessionRun,
+    Skipped,
+    Watched,
+    watch,
+)
 from context_compressor.messages.chat import from_openai
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
@@ -39,6 +49,7 @@ class Task:
     budgets: tuple[int, ...]
     probes: tuple[Probe, ...] = ()
     compacted_at: tuple[int, ...] = ()
+    edit_tokens: int = EDIT_TOKENS
 
     @property
     def steps(self) -> int:
@@ -61,7 +72,7 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
         if not recording.turns:
             return Skipped(task.name, "has no assistant message after an input, so no turn", is_failure=False)
         runs = tuple(
-            asyncio.run(_watch(recording, system, budget, on_turn))
+            asyncio.run(_watch(recording, system, budget, task.edit_tokens, on_turn))
             for budget in task.budgets
             for system in task.systems
         )
@@ -92,9 +103,11 @@ def find_unfit(session: SessionRun) -> list[Skipped]:
     return unfit
 
 
-async def _watch(recording: Recording, system: str, budget: int, on_turn: Callable[[], object]) -> Watched:
+async def _watch(
+    recording: Recording, system: str, budget: int, edit_tokens: int, on_turn: Callable[[], object]
+) -> Watched:
     made = SYSTEMS[system](budget, recording.counter)
-    result = await watch(recording, made, budget=budget, on_turn=lambda _: on_turn())
+    result = await watch(recording, made, budget=budget, edit_tokens=edit_tokens, on_turn=lambda _: on_turn())
     await asyncio.sleep(0)  # Ctrl-C in this process is noticed at a pause
     return result
 

@@ -34,6 +34,7 @@ from context_compressor.measure.recording import (
 )
 from context_compressor.measure.replay import excerpt_of, replay, watch
 from context_compressor.measure.results import (
+    EDIT_TOKENS,
     HOW_TO_ASK,
     OURS,
     RAW,
@@ -61,6 +62,7 @@ from context_compressor.measure.systems import SYSTEMS, Masking, Ours, PlainSyst
 from context_compressor.measure.validity import RequestChecker
 
 __all__ = [
+    "EDIT_TOKENS",
     "HOW_TO_ASK",
     "KINDS",
     "OURS",

@@ -25,6 +25,7 @@ from context_compressor.measure.probes import KINDS
 from context_compressor.measure.replay import excerpt_of
 from context_compressor.measure.results import (
     HOW_TO_ASK,
+    MESSAGE_TOKENS,
     OURS,
     RAW,
     Excerpt,
@@ -128,6 +129,7 @@ def _environment() -> Environment:
         RAW=RAW,
         OURS=OURS,
         HOW_TO_ASK=HOW_TO_ASK,
+        MESSAGE_TOKENS=MESSAGE_TOKENS,
         KINDS=KINDS,
         MAX_SKIPPED=_MAX_SKIPPED,
         told_range=told_range,

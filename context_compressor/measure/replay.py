@@ -10,6 +10,8 @@ from context_compressor.errors import ContextCompressorError
 from context_compressor.measure.probes import is_told
 from context_compressor.measure.recording import Chat, Recording, message_text, readable
 from context_compressor.measure.results import (
+    EDIT_TOKENS,
+    MESSAGE_TOKENS,
     RAW,
     Asked,
     Excerpt,
@@ -40,7 +42,12 @@ def excerpt_of(text: str, head: int = HEAD_CHARACTERS, tail: int = TAIL_CHARACTE
 
 
 async def watch(
-    recording: Recording, system: System, *, budget: int, on_turn: Callable[[Turn], object] | None = None
+    recording: Recording,
+    system: System,
+    *,
+    budget: int,
+    edit_tokens: int = EDIT_TOKENS,
+    on_turn: Callable[[Turn], object] | None = None,
 ) -> Watched:
     """Replay a session, and return what was seen on the way.
 
@@ -48,6 +55,7 @@ async def watch(
         recording: the session.
         system: a new system; events and stand-ins are seen of an `Ours` only.
         budget: tokens that a view should cost at most.
+        edit_tokens: as `replay` takes them.
         on_turn: called after each turn; what it raises ends the replay.
     """
     watcher = _Watcher(recording, system) if isinstance(system, Ours) else None
@@ -58,7 +66,7 @@ async def watch(
         if on_turn is not None:
             on_turn(turn)
 
-    result = await replay(recording, system, budget=budget, on_turn=look)
+    result = await replay(recording, system, budget=budget, edit_tokens=edit_tokens, on_turn=look)
     if watcher is None:
         return Watched(result)
     return Watched(result, tuple(watcher.events), await watcher.stand_ins())
@@ -131,6 +139,7 @@ async def replay(
     system: System,
     *,
     budget: int,
+    edit_tokens: int = EDIT_TOKENS,
     on_turn: OnTurn | None = None,
     on_probes: OnProbes | None = None,
 ) -> Replay:
@@ -144,10 +153,12 @@ async def replay(
         recording: the session.
         system: a new system; it belongs to this session.
         budget: tokens that a view should cost at most.
+        edit_tokens: what the agent's own model is taken to write, in place, in a turn that summarises, where
+            no model wrote.
         on_turn: looks on; what it raises ends the replay.
         on_probes: looks on, too.
     """
-    replaying = _Replaying(recording, system, budget)
+    replaying = _Replaying(recording, system, budget, edit_tokens)
     turns: list[Turn] = []
     asked: dict[int, Asked] = {}
     at_turns = set(recording.turns)
@@ -186,10 +197,11 @@ async def replay(
 class _Replaying:
     """A replay on its way."""
 
-    def __init__(self, recording: Recording, system: System, budget: int) -> None:
+    def __init__(self, recording: Recording, system: System, budget: int, edit_tokens: int) -> None:
         self._recording = recording
         self._system = system
         self._budget = budget
+        self._edit_tokens = edit_tokens
         self._given = 0
         """Messages that the system has seen."""
         self._judged = 0
@@ -234,6 +246,14 @@ class _Replaying:
         self._judged = place
         before, self._spending = self._spending, self._system.spending()
         summary_seconds = self._spending.seconds - before.seconds
+        summary_input_tokens = self._spending.input_tokens - before.input_tokens
+        summary_output_tokens = self._spending.output_tokens - before.output_tokens
+        paid_output_tokens = self._spending.paid_output_tokens - before.paid_output_tokens
+        in_place = 0, 0, 0
+        if summary_output_tokens:
+            sent_before = self._tokens_before[-1]
+            asked = before.notes_tokens + MESSAGE_TOKENS + (0 if sent_before else summary_input_tokens)
+            in_place = sent_before, asked, paid_output_tokens or self._edit_tokens
         same = self._follow(recording.messages[:place] if view is None else view)
         cached_tokens, view_tokens = self._tokens_before[same], self._tokens_before[-1]
         found = self._checker.check(self._view, same)
@@ -247,9 +267,12 @@ class _Replaying:
             is_sent=view is not None,
             problems=_first_of(found) if self._raised is None else (self._raised,),
             paid_input_tokens=self._spending.paid_input_tokens - before.paid_input_tokens,
-            paid_output_tokens=self._spending.paid_output_tokens - before.paid_output_tokens,
-            summary_input_tokens=self._spending.input_tokens - before.input_tokens,
-            summary_output_tokens=self._spending.output_tokens - before.output_tokens,
+            paid_output_tokens=paid_output_tokens,
+            summary_input_tokens=summary_input_tokens,
+            summary_output_tokens=summary_output_tokens,
+            in_place_cached_tokens=in_place[0],
+            in_place_input_tokens=in_place[1],
+            in_place_output_tokens=in_place[2],
             is_summarised=self._spending.output_tokens > 0,
             seconds=max(0.0, self._seconds - summary_seconds),
             summary_seconds=summary_seconds,

@@ -16,6 +16,12 @@ RAW = "raw"
 LEAST_BUDGET = 1_000
 """Budgets in tokens below which no saving is reported: hardly any real work is done in so little."""
 
+EDIT_TOKENS = 1_200
+"""What the agent's own model is taken to write at an event, as edits of the notes, where no model wrote."""
+MESSAGE_TOKENS = 800
+"""What the message that asks it for edits is taken to cost beside the notes: how they are edited, the numbers
+of their lines, the room."""
+
 _Number = TypeVar("_Number", int, float)
 
 
@@ -31,6 +37,8 @@ class Prices:
     """Read by whoever summarises."""
     summary_output: float = 4.0
     """Written by whoever summarises."""
+    in_place_output: float = 5.0
+    """Written by the agent's own model where it edits the notes in place."""
 
 
 PRICES = Prices()
@@ -97,6 +105,12 @@ class Turn:
     summary_input_tokens: int
     """Read by whoever summarised, in this turn."""
     summary_output_tokens: int
+    in_place_cached_tokens: int
+    """Read again, of the last request, by the agent's own model if it wrote in place what was summarised."""
+    in_place_input_tokens: int
+    """Read by it beside: the message at the end, with the notes; before the first request all that left."""
+    in_place_output_tokens: int
+    """Written by it: what a model wrote in this turn, or else what is assumed."""
     is_summarised: bool
     """Whether there was a summary by then."""
     seconds: float
@@ -117,10 +131,13 @@ class Cost:
     spent: float
     """That, and the summaries that a model was paid for."""
     as_if_model: float
-    """The views, and every summary as if a model had written it."""
+    """The views, and every summary as if a model had written it, asked apart."""
+    in_place: float
+    """The views, and edits of the notes, as if the agent's own model had written them in place."""
     spent_ratio: float | None
     """`spent` to `raw`."""
     as_if_model_ratio: float | None
+    in_place_ratio: float | None
 
 
 def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
@@ -132,14 +149,16 @@ def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
     def summarising(read: int, written: int) -> float:
         return prices.summary_input * read + prices.summary_output * written
 
-    raw = view = paid = written = 0.0
+    raw = view = paid = written = edited = 0.0
     for turn in turns:
         raw += sending(turn.raw_tokens, turn.raw_cached_tokens)
         view += sending(turn.view_tokens, turn.cached_tokens)
         paid += summarising(turn.paid_input_tokens, turn.paid_output_tokens)
         written += summarising(turn.summary_input_tokens, turn.summary_output_tokens)
-    spent, as_if_model = view + paid, view + written
-    return Cost(raw, view, spent, as_if_model, _share(spent, raw), _share(as_if_model, raw))
+        edited += prices.cached * turn.in_place_cached_tokens + prices.fresh * turn.in_place_input_tokens
+        edited += prices.in_place_output * turn.in_place_output_tokens
+    costs = view + paid, view + written, view + edited
+    return Cost(raw, view, *costs, *(_share(cost, raw) for cost in costs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +380,8 @@ class ReportData:
     """What was left out on purpose."""
     asked_sessions: int = 0
     """How many sessions were to be replayed: more than there are where it was interrupted."""
+    edit_tokens: int = EDIT_TOKENS
+    """What the agent's own model was taken to write at an event."""
 
     @property
     def is_interrupted(self) -> bool:
@@ -388,6 +409,7 @@ class ReportData:
         return {
             "budgets": list(self.budgets),
             "systems": list(self.systems),
+            "edit_tokens": self.edit_tokens,
             "interrupted": self.is_interrupted,
             "totals": [
                 {"budget": budget, "system": system, **asdict(totals)}

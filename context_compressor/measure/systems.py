@@ -12,6 +12,7 @@ from context_compressor.events import CompressionEvent
 from context_compressor.measure.recording import INSTRUCTION_ROLES, RESULT_ROLES, CachedCounter, Chat
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.chat import from_openai, to_openai
+from context_compressor.messages.msg import is_segment
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
@@ -35,6 +36,8 @@ class Spending:
     """Tokens read by whoever summarised: what a model would have read in its place."""
     output_tokens: int = 0
     """Tokens written by whoever summarised."""
+    notes_tokens: int = 0
+    """Tokens that stand in the last view for what left."""
     seconds: float = 0.0
     """Seconds in which the summariser was at work."""
 
@@ -164,7 +167,9 @@ class Ours:
     ) -> None:
         self.events: list[CompressionEvent] = []
         """Every event so far."""
-        tokens = (counter or CachedCounter()).counter
+        self._counter = counter or CachedCounter()
+        self._notes_tokens = 0
+        tokens = self._counter.counter
         self._summarizer = _TimedSummarizer(summarizer or ExtractiveSummarizer(tokens))
         self.memory = CompressedMemory(
             config=(config or CompressionConfig(max_total_tokens=budget)).model_copy(
@@ -182,7 +187,9 @@ class Ours:
         for index, message in enumerate(messages, start=len(history) - len(new)):
             message.id = f"messages[{index}]"  # errors name it; a random one would differ from run to run
         await self.memory.add(messages)
-        return to_openai(await self.memory.get_memory())
+        view = await self.memory.get_memory()
+        self._notes_tokens = self._counter.count_all(to_openai([msg for msg in view if is_segment(msg)]))
+        return to_openai(view)
 
     def spending(self) -> Spending:
         """Return what summaries have cost so far."""
@@ -192,6 +199,7 @@ class Ours:
             paid_output_tokens=stats.summarizer_output_tokens,
             input_tokens=sum(event.summary_input_tokens for event in self.events),
             output_tokens=sum(event.summary_output_tokens for event in self.events),
+            notes_tokens=self._notes_tokens,
             seconds=self._summarizer.seconds,
         )
 

@@ -43,6 +43,24 @@ def test_table_of_a_file(cli, tmp_path, messages):
     assert (ran.code, ran.err) == (0, "")
     assert "Budget 3,000 tokens: 1 session, 31 turns" in ran.out
     assert [line.split()[0] for line in ran.out.splitlines()[4:7]] == ["raw", "ours", "sliding"]
+    assert "own model written 1,200 tokens" in " ".join(ran.out.split())
+
+
+def test_what_is_written_at_an_event_can_be_said(cli, tmp_path, messages):
+    """The cost in place grows by five for each token and event; all else stays."""
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+    told = [
+        json.loads(cli("replay", "chat.json", "--budget", 3000, "--json", "--edit-tokens", n).out)
+        for n in (800, 1600)
+    ]
+    assert [one["edit_tokens"] for one in told] == [800, 1600]
+    costs = [one["totals"][1]["cost"] for one in told]
+    turns = told[0]["sessions"][0]["runs"][1]["turns"]
+    events = sum(turn["in_place_output_tokens"] == 800 for turn in turns)
+    assert costs[1]["in_place"] - costs[0]["in_place"] == pytest.approx(5 * 800 * events)
+    assert events > 0
+    assert costs[0]["as_if_model"] == costs[1]["as_if_model"]
+    assert cli("replay", "chat.json", "--edit-tokens", 0).code == 2
 
 
 PROBE = {

@@ -176,7 +176,7 @@ def rows_of(page: str, heading: str) -> list[list[str]]:
 def test_what_is_told_stands_by_system_kind_and_session(plain):
     """Shares of all probes and of each kind, and how many of a session's own."""
     systems = rows_of(plain, "Budget 3,000 tokens")
-    assert systems[0][4:] == ["Fill", "Over", "Refused", "Cost", "As if model"]
+    assert systems[0][4:] == ["Fill", "Over", "Refused", "Cost", "As if model", "In place"]
     sessions = rows_of(plain, "Sessions")
     assert sessions[0][-1] == "Told"
     assert re.fullmatch(r"[12] of 2", sessions[1][-1])

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from context_compressor.measure import (
+    EDIT_TOKENS,
     PlainSystem,
     Prices,
     Recording,
@@ -14,6 +15,7 @@ from context_compressor.measure import (
     replay,
     total,
 )
+from context_compressor.measure.results import MESSAGE_TOKENS
 from tests.measure.support import Scripted, Words, call, probe, result, says
 
 SESSION = [
@@ -42,14 +44,16 @@ VIEWS = [
 ]
 SPENDING = [
     *[Spending()] * 3,
-    *[Spending(input_tokens=20, output_tokens=6)] * 2,
-    Spending(paid_input_tokens=5, paid_output_tokens=2, input_tokens=25, output_tokens=8),
+    *[Spending(input_tokens=20, output_tokens=6, notes_tokens=6)] * 2,
+    Spending(paid_input_tokens=5, paid_output_tokens=2, input_tokens=25, output_tokens=8, notes_tokens=6),
 ]
 
 
-async def run(script, session=SESSION, budget: int = 26, probes=(), **kw) -> Replay:
+async def run(
+    script, session=SESSION, budget: int = 26, probes=(), edit_tokens: int = EDIT_TOKENS, **kw
+) -> Replay:
     recording = Recording(session, Words(), "by hand", probes)
-    return await replay(recording, Scripted(script, **kw), budget=budget)
+    return await replay(recording, Scripted(script, **kw), budget=budget, edit_tokens=edit_tokens)
 
 
 async def test_six_turns_worked_out_by_hand() -> None:
@@ -60,7 +64,7 @@ async def test_six_turns_worked_out_by_hand() -> None:
         probe(12, "booking", "user_ann", kind="artifact"),  # stands in the summary
         probe(8, "refund", "RF-9001"),  # stands in the result
     ]
-    done = await run(VIEWS, spending=SPENDING, texts=stored, probes=probes)
+    done = await run(VIEWS, spending=SPENDING, texts=stored, probes=probes, edit_tokens=90)
 
     assert [turn.index for turn in done.turns] == [2, 4, 6, 8, 10, 12]
     assert [turn.raw_tokens for turn in done.turns] == [9, 18, 27, 34, 44, 51]
@@ -71,6 +75,11 @@ async def test_six_turns_worked_out_by_hand() -> None:
     assert [turn.summary_input_tokens for turn in done.turns] == [0, 0, 0, 20, 0, 5]
     assert [turn.summary_output_tokens for turn in done.turns] == [0, 0, 0, 6, 0, 2]
     assert [turn.paid_input_tokens for turn in done.turns] == [0, 0, 0, 0, 0, 5]
+    # In place: the request before once more, and a message with the notes that stood in it; a model wrote 2.
+    assert [turn.in_place_cached_tokens for turn in done.turns] == [0, 0, 0, 27, 0, 27]
+    message = MESSAGE_TOKENS
+    assert [turn.in_place_input_tokens for turn in done.turns] == [0, 0, 0, message, 0, message + 6]
+    assert [turn.in_place_output_tokens for turn in done.turns] == [0, 0, 0, 90, 0, 2]
     assert [turn.is_summarised for turn in done.turns] == [False] * 3 + [True] * 3
     assert [(one.is_told, one.view_tokens) for one in done.asked] == [(False, 17), (True, 17), (True, 17)]
 
@@ -82,6 +91,9 @@ async def test_six_turns_worked_out_by_hand() -> None:
     assert totals.cost.view == pytest.approx(0.1 * 58 + 57) == pytest.approx(62.8)
     assert totals.cost.spent == pytest.approx(62.8 + 5 + 4 * 2)
     assert totals.cost.as_if_model == pytest.approx(62.8 + 25 + 4 * 8)
+    in_place = 62.8 + 0.1 * 54 + 2 * message + 6 + 5 * 92
+    assert totals.cost.in_place == pytest.approx(in_place)
+    assert totals.cost.in_place_ratio == pytest.approx(in_place / 64.2)
     assert totals.cost.spent_ratio == pytest.approx(75.8 / 64.2)
     assert totals.cost.as_if_model_ratio == pytest.approx(119.8 / 64.2)
     assert totals.cost_with_cache_writes.raw == pytest.approx(13.2 + 1.25 * 51)
@@ -126,7 +138,8 @@ async def test_raw_costs_what_raw_costs_and_tells_everything() -> None:
     """The history itself is the measure: ratio 1, nothing saved, all told; without summaries no fill."""
     recording = Recording(SESSION, Words(), probes=[probe(12, "refund", "RF-9001")])
     totals = (await replay(recording, PlainSystem(), budget=1_000)).totals()
-    assert (totals.saved, totals.cost.spent_ratio, totals.cost.as_if_model_ratio) == (0, 1, 1)
+    cost = totals.cost
+    assert (totals.saved, cost.spent_ratio, cost.as_if_model_ratio, cost.in_place_ratio) == (0, 1, 1, 1)
     assert (totals.told.share, totals.fill) == (1, None)
 
 
@@ -152,6 +165,9 @@ async def test_recompressing_every_turn_pays_for_it() -> None:
     assert (totals.view_tokens, totals.raw_tokens) == (138, 183)
     assert totals.cost.spent_ratio == pytest.approx(138 / 64.2)
     assert totals.cost.as_if_model == pytest.approx(138 + 6 * (50 + 4 * 20))
+    # Before the first request there is none to read again: what leaves is read in full.
+    assert done.turns[0].in_place_input_tokens == MESSAGE_TOKENS + 50
+    assert done.turns[1].in_place_input_tokens == MESSAGE_TOKENS
 
 
 async def test_a_system_that_raises_sends_nothing() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from context_compressor import FileOffloadStore, Summary, SummaryRequest
 from context_compressor.measure import SYSTEMS, CachedCounter, Masking, Ours, Recording, Sliding, replay
+from context_compressor.measure.results import MESSAGE_TOKENS
 from context_compressor.measure.systems import PLACEHOLDER
 from tests.measure.support import Words, call, probe, result, says
 
@@ -74,6 +75,8 @@ async def test_ours_stays_within_budget_and_valid() -> None:
     assert totals.stored_texts > 0
     assert totals.stored_bytes > 0
     assert totals.cost.spent == totals.cost.view < totals.cost.as_if_model
+    edited = [turn for turn in done.turns if turn.in_place_output_tokens]
+    assert edited[0].in_place_input_tokens == MESSAGE_TOKENS < edited[1].in_place_input_tokens
     assert totals.time.summaries_ms > 0
 
 
