@@ -82,8 +82,13 @@ class SummaryUse:
     remote: Paid = field(default_factory=Paid)
     """What remote ones did."""
 
-    def add(self, input_tokens: int, output_tokens: int, *, remote: bool) -> None:
-        """Add what one summary took."""
+    writers: list[str] = field(default_factory=list)
+    """Who wrote, each once."""
+
+    def add(self, input_tokens: int, output_tokens: int, *, remote: bool, by: str | None = None) -> None:
+        """Add what one summary took, and who wrote it."""
+        if by is not None and by not in self.writers:
+            self.writers.append(by)
         self.every.add(input_tokens, output_tokens)
         if remote:
             self.remote.add(input_tokens, output_tokens)

@@ -42,7 +42,7 @@ from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.cutting import cut, cut_middle
 from context_compressor.summarizers.extracts import ExtractiveSummarizer
-from context_compressor.summarizers.protocol import SummaryRequest
+from context_compressor.summarizers.protocol import RULES, SummaryRequest, writer_of
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 
 CONTEXT_SHARE = 1 / 10
@@ -308,7 +308,8 @@ class SegmentMaker:
                     raise
                 self._writer.fail(error)
                 continue
-            self._writer.use.add(summary.input_tokens, summary.output_tokens, remote=remote)
+            by = RULES if is_extract else writer_of(summarizer)
+            self._writer.use.add(summary.input_tokens, summary.output_tokens, remote=remote, by=by)
             return summary.text, not is_extract
         return None, False
 

@@ -102,7 +102,7 @@ def compressed(
 def _asked(client: anthropic.Anthropic | anthropic.AsyncAnthropic, model: str) -> AskedModel:
     """Return the summariser that asks a model through a client."""
 
-    async def ask(instructions: str, asked: str) -> Said:
+    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
         request: dict[str, Any] = {
             "model": model,
             "max_tokens": _SUMMARY_TOKENS,

@@ -1,15 +1,28 @@
-"""A framework's own model as summariser: asked through the framework."""
+"""A framework's model as summariser, the agent's own among them: asked through the framework or client."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, SummarizerError
 from context_compressor.summarizers.faults import Fault, fault_of
-from context_compressor.summarizers.protocol import Summarizer, check_summarizer
+from context_compressor.summarizers.protocol import (
+    OWN,
+    RULES,
+    Summarizer,
+    Summary,
+    SummaryRequest,
+    check_summarizer,
+    refuse_own,
+)
 from context_compressor.summarizers.provider import Answer, ProviderSummarizer, as_answer
+from context_compressor.tokens.counter import TokenCounter
+
+MOST_MODELS = 64
+"""Of so many models an `OwnModel` remembers which output limits they refused."""
 
 
 class Said(NamedTuple):
@@ -21,8 +34,9 @@ class Said(NamedTuple):
     finish_reason: str | None = None
 
 
-Ask = Callable[[str, str], Awaitable[Said]]
-"""Asks a model, given what instructs it and what it is to answer."""
+Ask = Callable[[str, str, int | None], Awaitable[Said]]
+"""Asks a model, given what instructs it, what it is to answer, and how many tokens the answer may take; a
+framework that has no setting for that passes it over."""
 
 
 class AskedModel(ProviderSummarizer):
@@ -34,20 +48,19 @@ class AskedModel(ProviderSummarizer):
         timeout: seconds for one request, retries included.
     """
 
-    _limit_names = ()
-
     def __init__(self, name: str, ask: Ask, *, timeout: float = 120.0) -> None:
-        super().__init__(name, timeout=timeout, max_retries=0, temperature=None, reasoning_tokens=0)
+        super().__init__(name, timeout=timeout, max_retries=0, temperature=None, reasoning_tokens=8_192)
         self._ask = ask
+        self._reasons = True  # it may, and nobody said
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Ask]:
         yield self._ask
 
-    async def _send(self, client: Ask, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Any:  # noqa: ARG002
+    async def _send(self, client: Ask, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Any:
         instructions = "\n\n".join(one["content"] for one in messages if one["role"] == "system")
         asked = "\n\n".join(one["content"] for one in messages if one["role"] != "system")
-        return await client(instructions, asked)
+        return await client(instructions, asked, parameters.get("max_tokens"))
 
     def _fault(self, error: Exception) -> Fault:
         return fault_of(error) or Fault("unreadable", f"{type(error).__name__}: {error}")
@@ -57,6 +70,70 @@ class AskedModel(ProviderSummarizer):
 
     def _keys(self) -> list[object]:
         return []
+
+
+class Own(NamedTuple):
+    """The agent's own model, as the request at hand asks it."""
+
+    name: str
+    """What errors and logs call it."""
+    ask: Ask
+    """Asks it apart, with the request's client, key, headers and timeouts, and never through an adapter of
+    this library."""
+
+
+_AT_HAND: ContextVar[Own | None] = ContextVar("context_compressor_own_model", default=None)
+"""The model of the request that an event belongs to. Tasks copy it: what is prepared ahead is written by the
+model of the request that began it."""
+
+
+@contextmanager
+def at_hand(own: Own | None) -> Iterator[None]:
+    """Let `OwnModel` ask this model within, and in tasks that are started within."""
+    token = _AT_HAND.set(own)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # what holds it open was closed in another task
+            _AT_HAND.reset(token)
+
+
+class OwnModel:
+    """Ask the agent's own model for summaries: that of the request at hand. One serves many conversations."""
+
+    remote = True
+    takes_attempts = True
+
+    def __init__(self) -> None:
+        self.counter: TokenCounter | None = None
+        self._models: dict[str, AskedModel] = {}
+
+    @property
+    def model(self) -> str:
+        """The name of the model at hand."""
+        own = _AT_HAND.get()
+        return OWN if own is None else own.name
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """Return the model's summary of `request.messages`.
+
+        Raises:
+            SummarizerError: no request of the agent's is at hand; else as `AskedModel.summarize`.
+        """
+        if _AT_HAND.get() is None:
+            raise SummarizerError("the agent's own model writes only at a request of the agent's")
+        model = self._models.pop(self.model, None) or AskedModel(self.model, _ask_at_hand)
+        self._models[self.model] = model
+        if len(self._models) > MOST_MODELS:
+            self._models.pop(next(iter(self._models)))
+        model.counter = self.counter
+        return await model.summarize(request)
+
+
+async def _ask_at_hand(instructions: str, asked: str, room: int | None) -> Said:
+    own = _AT_HAND.get()
+    assert own is not None
+    return await own.ask(instructions, asked, room)
 
 
 def name_of(model: object) -> str:
@@ -77,20 +154,39 @@ def check_tools(tools: object) -> bool:
 
 
 def as_summarizer(
-    summarizer: Any, model_class: type[Any] | tuple[type[Any], ...], asked: Callable[[Any], AskedModel]
+    summarizer: Any,
+    model_class: type[Any] | tuple[type[Any], ...],
+    asked: Callable[[Any], AskedModel],
+    *,
+    has_own: bool = False,
 ) -> Summarizer | None:
-    """Return what was given as `summarizer=`: a summariser as it is, a framework's model as one that asks it.
+    """Return what was given as `summarizer=`; None: rules write.
+
+    Args:
+        summarizer: "own", "rules", a framework's model or a summariser; None: own where there is one, else
+            rules.
+        model_class: what a framework's models are; with `str` among them, names of models too.
+        asked: makes a summariser of one.
+        has_own: whether the adapter gives each request's `Own` to `Conversations.view`.
 
     Raises:
-        InvalidArgumentError: neither.
+        InvalidArgumentError: none of these.
     """
+    is_word = isinstance(summarizer, str)
+    if is_word and summarizer == RULES:
+        return None
+    if summarizer is None or (is_word and summarizer == OWN):
+        if is_word and not has_own:
+            refuse_own("summarizer")
+        return OwnModel() if has_own else None
     if isinstance(summarizer, model_class):
         return asked(summarizer)
-    if summarizer is None or callable(getattr(summarizer, "summarize", None)):
-        found: Summarizer | None = summarizer
+    if callable(getattr(summarizer, "summarize", None)):
+        found: Summarizer = summarizer
         return found
-    if isinstance(summarizer, str):
+    if is_word:
         check_summarizer("summarizer", summarizer)
     raise InvalidArgumentError(
-        f"summarizer: expected a summariser or a model of the framework's, got {type(summarizer).__name__}"
+        "summarizer: expected a summariser or a model of the framework's, 'own' or 'rules', got "
+        f"{type(summarizer).__name__}"
     )

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from context_compressor.compression.config import as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.integrations.asked import Own, at_hand
 from context_compressor.integrations.lists import beginning_of, count_same, spoken_of
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
@@ -42,7 +43,7 @@ from context_compressor.messages.forms import Form, FormName, as_form
 from context_compressor.offload.guide import COMPRESS_TOOL, MOST_TOOLS, TOOL_NAMES
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.summarizers.faults import is_overflow, limit_in, refuses_tools
-from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.summarizers.protocol import Rules, Summarizer
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.tiktoken import as_counter
 from context_compressor.tools.tools import OffloadTools, Wire
@@ -148,6 +149,8 @@ class Shown:
     refused: bool | int = False
     """Whether it follows a refusal as too long; or the number of tokens that the refusal named."""
     follows_refused_tools: bool = False
+    own: Own | None = field(default=None, repr=False)
+    """The agent's own model, as the request asks it."""
     before: Conversation | None = field(default=None, repr=False)
     """The state that it went on from, kept if it offers tools, which may be refused."""
 
@@ -172,7 +175,7 @@ class Conversations:
         form: the shape of messages.
         store: where texts go; None: a store in memory for each conversation. What no list has said for
             `branch_seconds` is removed; what a store no longer has is read from the list.
-        summarizer: who writes summaries; extractive when None.
+        summarizer: who writes summaries, such as an `OwnModel`; "rules" or None: no model.
         on_event: receives every event; each is logged as well.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process; None: nowhere.
@@ -191,7 +194,7 @@ class Conversations:
         form: FormName | Form = "chat",
         *,
         store: OffloadStore | None = None,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | Rules | None = None,
         on_event: EventHook | None = None,
         counter: TokenCounter | str | None = None,
         states: States | None = None,
@@ -229,6 +232,7 @@ class Conversations:
         model: str = "",
         fill: Fill | None = None,
         label: str | None = None,
+        own: Own | None = None,
     ) -> Shown:
         """Return what to send for a request's list.
 
@@ -242,6 +246,7 @@ class Conversations:
             model: whom it goes to: what refused our tools once is not offered them again.
             fill: puts in what the list does not have; the conversation is found by the list as it is.
             label: what events call the conversation; None: the key.
+            own: the agent's own model, which an `OwnModel` asks for this request's events.
 
         Raises:
             InvalidArgumentError: the key is no string.
@@ -259,7 +264,7 @@ class Conversations:
         filled, spoken = said, None
         if fill is not None:
             filled, spoken = fill(said, found.best.notes), spoken_of(self.form.pieces(said))
-        asked = Shown([], found.best, filled, system, state is not None, may_offer, model)
+        asked = Shown([], found.best, filled, system, state is not None, may_offer, model, own=own)
         return await self._show(asked, found, spoken)
 
     def offers_tools_to(self, model: str) -> bool:
@@ -293,8 +298,9 @@ class Conversations:
         memory of its own then, so that no word of it is found here.
         """
         one, pieces = shown.conversation, self.form.pieces(shown.said)
-        async with memory_behind(one.state, self._call(one), pieces) as memory:
-            yield memory
+        with at_hand(shown.own):
+            async with memory_behind(one.state, self._call(one), pieces) as memory:
+                yield memory
 
     def _call(self, one: Conversation) -> Call:
         return Call(self.config, one.store, self._summarizer, self._counter, self.form, self._with_words)
@@ -302,7 +308,8 @@ class Conversations:
     async def _show(self, asked: Shown, found: _Found, spoken: list[str] | None = None) -> Shown:
         """Return what to send, given the conversation that it goes on from."""
         earlier, now = asked.conversation, time.time()
-        result = await self._compressed(asked, found.fault)
+        with at_hand(asked.own):
+            result = await self._compressed(asked, found.fault)
         state = result.state
         assert isinstance(state, KeptState)
         assert state.kept is not None
@@ -420,6 +427,7 @@ class Conversations:
         *,
         key: str | None = None,
         state: Mapping[str, Any] | None = None,
+        own: Own | None = None,
     ) -> AsyncIterator[CompressedMemory]:
         """Give the memory of a list for read-back tools that run between two requests, in any process.
 
@@ -427,8 +435,9 @@ class Conversations:
         """
         said = as_list(messages)
         one = (await self._earlier(said, key, state)).best
-        async with memory_behind(one.state, self._call(one), self.form.pieces(said)) as memory:
-            yield memory
+        with at_hand(own):
+            async with memory_behind(one.state, self._call(one), self.form.pieces(said)) as memory:
+                yield memory
 
     # Finding
 

@@ -144,7 +144,7 @@ def _send(given: Callable[..., Any], request: dict[str, Any]) -> Any:
 def _asked(generation: Any, model: str) -> AskedModel:
     """Return the summariser that asks a model through a class."""
 
-    async def ask(instructions: str, asked: str) -> Said:
+    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
         messages = [{"role": "system", "content": instructions}, {"role": "user", "content": asked}]
         send = partial(generation.call, model=model, messages=messages, result_format="message")
         made = await (send() if issubclass(generation, dashscope.AioGeneration) else asyncio.to_thread(send))

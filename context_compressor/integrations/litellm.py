@@ -229,7 +229,7 @@ def _asked(model: str | Mapping[str, Any]) -> AskedModel:
     if not isinstance(arguments.get("model"), str):
         raise InvalidArgumentError("summarizer: a dict of arguments needs the name of a model, 'model'")
 
-    async def ask(instructions: str, text: str) -> Said:
+    async def ask(instructions: str, text: str, room: int | None) -> Said:  # noqa: ARG001
         messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
         asking = _ASKING.set(True)
         try:

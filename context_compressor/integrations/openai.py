@@ -100,7 +100,7 @@ def compressed(
 def _asked(client: openai.OpenAI | openai.AsyncOpenAI, model: str) -> AskedModel:
     """Return the summariser that asks a model through a client."""
 
-    async def ask(instructions: str, asked: str) -> Said:
+    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
         messages: Any = [
             {"role": "system", "content": instructions},
             {"role": "user", "content": asked},

@@ -11,7 +11,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import ConflictError, InvalidArgumentError, check_members
 from context_compressor.memory.history import Add, Change, Delete, Entry, Head, History, Mark, SetSummary
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.protocol import check_summarizer
+from context_compressor.summarizers.protocol import check_summarizer, is_rules
 from context_compressor.tokens.counter import check_counter
 
 
@@ -29,8 +29,8 @@ def check_collaborators(config: Any, store: Any, summarizer: Any, counter: Any, 
     if store is not None:
         members = ("write", "read", "delete", "refs")
         check_members("store", store, "an OffloadStore", members, "FileOffloadStore(path) keeps files")
-    if summarizer is not None:
-        check_summarizer("summarizer", summarizer, "leave it out for the extractive one")
+    if not is_rules(summarizer):
+        check_summarizer("summarizer", summarizer, "'rules' asks no model")
     check_counter(counter)
     if not (on_event is None or callable(on_event)):
         raise InvalidArgumentError(f"on_event: expected a callable or None, got {type(on_event).__name__}")

@@ -45,7 +45,7 @@ from context_compressor.offload.guide import SpeakerRole
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.search.hits import Hit
 from context_compressor.summarizers.extracts import ExtractiveSummarizer
-from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.summarizers.protocol import Rules, Summarizer
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import measure_all_off_loop
 from context_compressor.tokens.tiktoken import as_counter
@@ -70,8 +70,8 @@ class CompressedMemory(MemoryBase):
         config: all thresholds at once; the defaults when None.
         store: where texts that leave the view go; a new `InMemoryOffloadStore` when None. Its namespace must
             belong to this memory alone.
-        summarizer: who writes summaries; an `ExtractiveSummarizer` (no model) when None. One that is remote
-            works in the background, in a task of the running loop, until the memory is closed.
+        summarizer: who writes summaries; "rules" or None: an `ExtractiveSummarizer`, no model. One that is
+            remote works in the background, in a task of the running loop, until the memory is closed.
         counter: measures messages, each once, or the name of a model whose tokens a `TiktokenCounter`
             (offline) counts; the usual one when None.
         on_event: receives every `CompressionEvent`, sync or async; its errors are logged and contained.
@@ -96,7 +96,7 @@ class CompressedMemory(MemoryBase):
         base: MemoryBase | History | ForeignMemory | None = None,
         config: CompressionConfig | None = None,
         store: OffloadStore | None = None,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | Rules | None = None,
         counter: TokenCounter | str | None = None,
         on_event: EventHook | None = None,
         hand_over: Receiver | None = None,
@@ -115,7 +115,9 @@ class CompressedMemory(MemoryBase):
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
         self.counter: TokenCounter = as_counter(counter)
         extractive = ExtractiveSummarizer(self.counter)
-        self._summarizer: Summarizer = extractive if summarizer is None else summarizer
+        self._summarizer: Summarizer = (
+            extractive if summarizer is None or isinstance(summarizer, str) else summarizer
+        )
         self._tracker = Tracker(history_of(self.base), self.config, self.counter, self.store)
         self._texts = Texts(self.config, self.store, self._tracker)
         self._recall = Recall(self._tracker.history, self.store, self.read_ref, self.config.redact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from context_compressor.events import CompressionEvent
 from context_compressor.memory.handover import HandingOver
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.compaction import has_compaction
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,12 +118,23 @@ class Totals:
     taken_over: int = 0
 
     def add(self, event: Event) -> None:
-        """Add what a model was paid for, whether or not its summary came into the view."""
+        """Add what a model was paid for, and log it, whether or not its summary came into the view."""
         use = event.use
         self.calls += use.calls
         self.input_tokens += use.remote.input_tokens
         self.output_tokens += use.remote.output_tokens
         self.seconds += event.seconds if use.calls else 0.0
+        if use.calls:
+            logger.info(
+                "summaries of an event (%s): written by %s; %d calls of a model, %d tokens read, %d written, "
+                "%.1f seconds",
+                event.plan.reason,
+                " and ".join(use.writers) or "nobody",
+                use.calls,
+                use.remote.input_tokens,
+                use.remote.output_tokens,
+                event.seconds,
+            )
 
 
 def describe_event(event: Event, done: Done, before: int, after: int) -> list[CompressionEvent]:

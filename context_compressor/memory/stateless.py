@@ -48,7 +48,7 @@ from context_compressor.offload.store import (
     OffloadStore,
     write_text,
 )
-from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.summarizers.protocol import Rules, Summarizer
 from context_compressor.tokens.counter import TokenCounter
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def acompress_messages(
     form: FormName | Form = "chat",
     config: CompressionConfig | None = None,
     store: OffloadStore | None = None,
-    summarizer: Summarizer | None = None,
+    summarizer: Summarizer | Rules | None = None,
     counter: TokenCounter | str | None = None,
     on_event: EventHook | None = None,
     state: Mapping[str, Any] | None = None,
@@ -115,7 +115,7 @@ async def acompress_messages(
         store: where texts that leave the view go, those that `state` carries included. What the list says no
             more is removed from it by the first call after `branch_seconds`; another state that names the
             same text reads it from its own list then. Without a store, `state` carries them.
-        summarizer: who writes summaries; extractive when None.
+        summarizer: who writes summaries; "rules" or None: no model.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         on_event: receives every event.
         state: what an earlier call returned, for a conversation that goes on; None or empty for a new one.
@@ -155,7 +155,7 @@ class Call(NamedTuple):
 
     config: CompressionConfig
     store: OffloadStore | None
-    summarizer: Summarizer | None
+    summarizer: Summarizer | Rules | None
     counter: TokenCounter | str | None
     form: Form
     with_words: bool = True

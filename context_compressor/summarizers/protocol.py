@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, NoReturn, Protocol, runtime_checkable
 
 from context_compressor.errors import InvalidArgumentError, check_members
 from context_compressor.messages.msg import Msg
+
+Rules = Literal["rules"]
+OWN, RULES = "own", "rules"
+"""What `summarizer=` may say instead of an object: the agent's own model, or no model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +83,37 @@ def check_summarizer(argument: str, summarizer: object, mend: str = "") -> None:
         InvalidArgumentError: it is none; the text names what it lacks.
     """
     if isinstance(summarizer, str):
+        if summarizer == OWN:
+            refuse_own(argument)
         raise InvalidArgumentError(
             f"{argument}: {summarizer!r} is a name; give a summarizer that asks that model, such as "
             f"OpenAISummarizer({summarizer!r}) or DashScopeSummarizer({summarizer!r})"
         )
     check_members(argument, summarizer, "a Summarizer", ("remote", "summarize"), mend)
+
+
+def is_rules(summarizer: object) -> bool:
+    """Tell whether what was given as `summarizer=` stands for the summariser that asks no model."""
+    return summarizer is None or (isinstance(summarizer, str) and summarizer == RULES)
+
+
+def refuse_own(argument: str) -> NoReturn:
+    """Refuse "own" where there is no agent's request, and so no model of its own.
+
+    Raises:
+        InvalidArgumentError: always.
+    """
+    raise InvalidArgumentError(
+        f"{argument}: 'own' is the model of an agent's request, which is not seen here; use the adapter of "
+        "your client or framework, or give a summarizer that asks that model, such as "
+        "OpenAISummarizer(model); 'rules' asks none"
+    )
+
+
+def writer_of(summarizer: object) -> str:
+    """Return who writes, as logs call it: a model by its name, else what `name_of` says."""
+    model = getattr(getattr(summarizer, "wrapped", summarizer), "model", None)
+    return model if isinstance(model, str) else name_of(summarizer)
 
 
 def name_of(summarizer: object) -> str:

@@ -290,7 +290,7 @@ def _prompt_tokens(answer: ChatResponse, model: ChatModelBase) -> int | None:
 
 
 def _asked(model: ChatModelBase) -> AskedModel:
-    async def ask(instructions: str, asked: str) -> Said:
+    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
         answer = await model([SystemMsg("system", instructions), UserMsg("user", asked)])
         if isinstance(answer, AsyncGenerator):
             async with aclosing(answer) as chunks:

@@ -54,7 +54,7 @@ def named_model(summarizer: Any) -> Any:
 def asked_model(model: BaseChatModel) -> AskedModel:
     """Return a summariser that asks a model."""
 
-    async def ask(instructions: str, text: str) -> Said:
+    async def ask(instructions: str, text: str, room: int | None) -> Said:  # noqa: ARG001
         prompt = [SystemMessage(instructions), HumanMessage(text)]
         if is_background():
             # The model's asynchronous client may belong to another loop; what is called without asyncio

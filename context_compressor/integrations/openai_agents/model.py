@@ -198,7 +198,7 @@ def asked_model(model: Model) -> AskedModel:
     """Return a summariser that asks a model of the SDK's, with its default settings and without tools."""
     inner = model.wrapped if isinstance(model, CompressedModel) else model
 
-    async def ask(instructions: str, text: str) -> Said:
+    async def ask(instructions: str, text: str, room: int | None) -> Said:  # noqa: ARG001
         response = await inner.get_response(
             instructions,
             [{"role": "user", "content": text}],

@@ -240,7 +240,7 @@ def _as_model(summarizer: Any) -> Any:
 
 
 def _asked(model: Model) -> AskedModel:
-    async def ask(instructions: str, asked: str) -> Said:
+    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
         request = ModelRequest([UserPromptPart(asked)], instructions=instructions)
         async with model:  # which closes what it opened, unless an agent goes on with it
             response = await model_request(model, [request])

@@ -1,0 +1,111 @@
+"""The agent's own model writes: that of the request which an event belongs to; its cost is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from context_compressor import CompressedMemory, CompressionConfig, Msg, compress_messages
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.asked import Own, OwnModel, Said, as_summarizer, at_hand
+from context_compressor.integrations.conversations import Conversations
+
+SMALL = {"max_total_tokens": 3_000, "on_failure": "raise"}
+
+
+def own(name: str, asked: list[str], gate: asyncio.Barrier | None = None) -> Own:
+    async def ask(instructions: str, text: str, room: int | None) -> Said:
+        assert instructions
+        assert text
+        assert room
+        asked.append(name)
+        if gate is not None and asked.count(name) == 1:
+            await gate.wait()
+        return Said(f"## Goal\n- Count the units; {name} wrote this line.", 1_000, 50, "stop")
+
+    return Own(name, ask)
+
+
+def talk(who: str, turns: int = 40) -> list[dict[str, Any]]:
+    said = [{"role": "user", "content": f"Count the units, for {who}."}]
+    for n in range(turns):
+        said.append(
+            {"role": "assistant", "content": f"{who}: unit {n} was counted. " + "It is as it was. " * 20}
+        )
+        said.append({"role": "user", "content": f"And the next after {n}?"})
+    return said
+
+
+async def test_the_model_of_each_request_writes_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Two conversations share an adapter; each event's cost is logged once and counted apart."""
+    conversations, asked, gate = (
+        Conversations(summarizer=OwnModel(), **SMALL),
+        list[str](),
+        asyncio.Barrier(2),
+    )
+    caplog.set_level(logging.INFO, "context_compressor.memory.reporting")
+    views = await asyncio.gather(
+        *(
+            conversations.view(talk(who), key=who, own=own(f"model-{who}", asked, gate))
+            for who in ("anna", "bert")
+        )
+    )
+    for who, view in zip(("anna", "bert"), views, strict=True):
+        assert f"model-{who} wrote this" in str(view.messages)
+        stats = conversations.stats(who)
+        assert stats is not None
+        assert stats.summarizer_calls == asked.count(f"model-{who}")
+        assert stats.summarizer_output_tokens == 50 * stats.summarizer_calls
+        [line] = [text for text in caplog.messages if f"model-{who}" in text]
+        assert f"{stats.summarizer_calls} calls of a model" in line
+
+
+async def test_another_model_goes_on_with_a_conversation() -> None:
+    conversations, asked = Conversations(summarizer=OwnModel(), **SMALL), list[str]()
+    await conversations.view(talk("anna", 30), key="a", own=own("first", asked))
+    shown = await conversations.view(talk("anna", 60), key="a", own=own("second", asked))
+    assert set(asked) == {"first", "second"}
+    assert "second wrote this" in str(shown.messages)
+    async with conversations.memory(shown) as memory:
+        await memory.compress_now()
+    assert asked[-1] == "second"
+
+
+async def test_what_is_prepared_ahead_is_written_by_the_model_at_hand_then() -> None:
+    gate, asked = asyncio.Barrier(2), list[str]()
+    config = CompressionConfig(max_total_tokens=3_000, background_ratio=0.5)
+    async with CompressedMemory(config=config, summarizer=OwnModel()) as memory:
+        said = [Msg("assistant", one["content"], one["role"]) for one in talk("anna", 12)]
+        await memory.add(said)
+        with at_hand(own("first", asked, gate)):
+            await memory.get_memory()
+        with at_hand(own("second", asked, gate)):
+            await gate.wait()
+    assert set(asked) == {"first"}
+
+
+def test_words_are_read_at_the_door() -> None:
+    """`own` is refused by name where there is no request of an agent's, `rules` is known everywhere."""
+
+    def no_model(_: Any) -> Any:
+        raise AssertionError
+
+    assert as_summarizer("rules", str, no_model) is None
+    assert as_summarizer("rules", str, no_model, has_own=True) is None
+    for given in (None, "own"):
+        assert isinstance(as_summarizer(given, str, no_model, has_own=True), OwnModel)
+    messages = talk("anna")
+    assert compress_messages(messages, summarizer="rules").messages
+    CompressedMemory(summarizer="rules")
+    for refuse in (
+        lambda: as_summarizer("own", str, no_model),
+        lambda: CompressedMemory(summarizer="own"),  # type: ignore[arg-type]
+        lambda: compress_messages(messages, summarizer="own"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(
+            InvalidArgumentError, match=r"summarizer: 'own' is the model of an agent's request.*adapter"
+        ):
+            refuse()
