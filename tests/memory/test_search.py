@@ -569,12 +569,14 @@ def searching(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once a search reads texts for its index, in a thread."""
     begun, real = threading.Event(), SearchIndex.search
 
-    def search(index: SearchIndex, query: str, limit: int, history: Any, read: ReadTexts) -> list[Found]:
+    def search(
+        index: SearchIndex, query: str, limit: int, history: Any, read: ReadTexts, **asked: Any
+    ) -> list[Found]:
         def read_on(keys: Sequence[str]) -> Iterable[Document]:
             begun.set()
             return read(keys)
 
-        return real(index, query, limit, history, read_on)
+        return real(index, query, limit, history, read_on, **asked)
 
     monkeypatch.setattr(SearchIndex, "search", search)
     return begun
