@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, TypeVar
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.asked import AskedModel, as_summarizer
 from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.posting import (
     AsyncGoingStream,
@@ -16,7 +15,7 @@ from context_compressor.integrations.clients.posting import (
     copied,
     stats_of,
 )
-from context_compressor.integrations.clients.talk import Compression
+from context_compressor.integrations.clients.talk import Compression, asker
 from context_compressor.integrations.conversations import KeyOf, States
 from context_compressor.offload.store import OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
@@ -30,8 +29,6 @@ except ImportError as error:
 __all__ = ["compressed", "stats_of"]
 
 ClientT = TypeVar("ClientT", bound=anthropic.Anthropic | anthropic.AsyncAnthropic)
-
-_SUMMARY_TOKENS = 8_192
 
 
 class _Stream(GoingStream, anthropic.Stream[Any]):
@@ -67,8 +64,8 @@ def compressed(
             found by its messages.
         states: where states are kept beyond this process.
         store: where texts go; None: in memory, for each conversation.
-        summarizer: who writes summaries: a summariser, or the name of a model that this client asks;
-            extractive when None.
+        summarizer: who writes summaries: "own", the model of the request, in a request of its own; "rules",
+            no model; the name of a model that this client asks; or a summariser. Own when None.
         on_event: receives every event.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         fields: any field of `CompressionConfig`.
@@ -88,7 +85,7 @@ def compressed(
         key=key,
         states=states,
         store=store,
-        summarizer=as_summarizer(summarizer, str, lambda model: _asked(client, model)),
+        summarizer=as_summarizer(summarizer, str, lambda model: _asked(client, model), has_own=True),
         on_event=on_event,
         counter=counter,
         **fields,
@@ -102,19 +99,8 @@ def compressed(
 def _asked(client: anthropic.Anthropic | anthropic.AsyncAnthropic, model: str) -> AskedModel:
     """Return the summariser that asks a model through a client."""
 
-    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
-        request: dict[str, Any] = {
-            "model": model,
-            "max_tokens": _SUMMARY_TOKENS,
-            "system": instructions,
-            "messages": [{"role": "user", "content": asked}],
-        }
-        if isinstance(client, anthropic.AsyncAnthropic):
-            made = await client.messages.create(**request)
-        else:
-            made = await asyncio.to_thread(lambda: client.messages.create(**request))
-        text = "".join(block.text for block in made.content if block.type == "text")
-        reason = "length" if made.stop_reason == "max_tokens" else made.stop_reason
-        return Said(text, made.usage.input_tokens, made.usage.output_tokens, reason)
+    def send(sent: dict[str, Any]) -> Any:
+        return client.post("/v1/messages", cast_to=anthropic.types.Message, body=sent)
 
-    return AskedModel(model, ask)
+    is_blocking = isinstance(client, anthropic.Anthropic)
+    return AskedModel(model, asker(MessagesWire(), {"model": model}, send, is_blocking=is_blocking))

@@ -32,6 +32,7 @@ class Said(NamedTuple):
     input_tokens: int = 0
     output_tokens: int = 0
     finish_reason: str | None = None
+    """`length`: the answer was cut."""
 
 
 Ask = Callable[[str, str, int | None], Awaitable[Said]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -12,10 +11,10 @@ import dashscope
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.asked import AskedModel, as_summarizer
 from context_compressor.integrations.clients import talk as talking
 from context_compressor.integrations.clients.generation import GenerationWire
-from context_compressor.integrations.clients.talk import Compression, Sender, each, run_through
+from context_compressor.integrations.clients.talk import Compression, Sender, asker, each, run_through
 from context_compressor.integrations.conversations import KeyOf, States
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.store import OffloadStore
@@ -51,8 +50,8 @@ def compressed(
             its messages.
         states: where states are kept beyond this process.
         store: where texts go; None: in memory, for each conversation.
-        summarizer: who writes summaries: a summariser, or the name of a model that this class asks;
-            extractive when None.
+        summarizer: who writes summaries: "own", the model of the request, in a request of its own; "rules",
+            no model; the name of a model that this class asks; or a summariser. Own when None.
         on_event: receives every event.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         fields: any field of `CompressionConfig`.
@@ -72,7 +71,7 @@ def compressed(
         key=key,
         states=states,
         store=store,
-        summarizer=as_summarizer(summarizer, str, lambda model: _asked(generation, model)),
+        summarizer=as_summarizer(summarizer, str, lambda model: _asked(generation, model), has_own=True),
         on_event=on_event,
         counter=counter,
         **fields,
@@ -108,7 +107,8 @@ def _awaited(given: Callable[..., Any], compression: Compression) -> Any:
         talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
         if talk is None:
             return await given(*args, **kwargs)
-        sender = Sender(partial(_send, given), is_blocking=False)
+        send = partial(_send, given)
+        sender = Sender(send, send, is_blocking=False)
         if request.get("stream"):
             return sender.events(talk, await sender.open(talk))
         return await sender.ask(talk)
@@ -122,7 +122,8 @@ def _blocking(given: Callable[..., Any], compression: Compression) -> Any:
         talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
         if talk is None:
             return given(*args, **kwargs)
-        sender = Sender(partial(_send, given), is_blocking=True)
+        send = partial(_send, given)
+        sender = Sender(send, send, is_blocking=True)
         if request.get("stream"):
             return each(sender.events(talk, run_through(sender.open(talk))))
         return run_through(sender.ask(talk))
@@ -143,15 +144,6 @@ def _send(given: Callable[..., Any], request: dict[str, Any]) -> Any:
 
 def _asked(generation: Any, model: str) -> AskedModel:
     """Return the summariser that asks a model through a class."""
-
-    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
-        messages = [{"role": "system", "content": instructions}, {"role": "user", "content": asked}]
-        send = partial(generation.call, model=model, messages=messages, result_format="message")
-        made = await (send() if issubclass(generation, dashscope.AioGeneration) else asyncio.to_thread(send))
-        if made.status_code != 200:
-            raise RuntimeError(f"{made.code}: {made.message}")
-        choice, usage = made.output.choices[0], made.usage or {}
-        spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0))
-        return Said(choice.message["content"] or "", *spent, choice.finish_reason)
-
-    return AskedModel(model, ask)
+    send = partial(_send, generation.call)
+    is_blocking = not issubclass(generation, dashscope.AioGeneration)
+    return AskedModel(model, asker(GenerationWire(), {"model": model}, send, is_blocking=is_blocking))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, TypeVar
 
 import openai
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.asked import AskedModel, as_summarizer
 from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.posting import (
     AsyncGoingStream,
@@ -19,7 +18,7 @@ from context_compressor.integrations.clients.posting import (
     stats_of,
 )
 from context_compressor.integrations.clients.responses import ResponsesWire
-from context_compressor.integrations.clients.talk import Compression
+from context_compressor.integrations.clients.talk import Compression, asker
 from context_compressor.integrations.conversations import KeyOf, States
 from context_compressor.offload.store import OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
@@ -63,8 +62,8 @@ def compressed(
             found by its messages.
         states: where states are kept beyond this process.
         store: where texts go; None: in memory, for each conversation.
-        summarizer: who writes summaries: a summariser, or the name of a model that this client asks;
-            extractive when None.
+        summarizer: who writes summaries: "own", the model of the request, in a request of its own; "rules",
+            no model; the name of a model that this client asks; or a summariser. Own when None.
         on_event: receives every event.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         fields: any field of `CompressionConfig`.
@@ -83,7 +82,7 @@ def compressed(
         "key": key,
         "states": states,
         "store": store,
-        "summarizer": as_summarizer(summarizer, str, lambda model: _asked(client, model)),
+        "summarizer": as_summarizer(summarizer, str, lambda model: _asked(client, model), has_own=True),
         "on_event": on_event,
         "counter": counter,
         **fields,
@@ -100,17 +99,8 @@ def compressed(
 def _asked(client: openai.OpenAI | openai.AsyncOpenAI, model: str) -> AskedModel:
     """Return the summariser that asks a model through a client."""
 
-    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
-        messages: Any = [
-            {"role": "system", "content": instructions},
-            {"role": "user", "content": asked},
-        ]
-        if isinstance(client, openai.AsyncOpenAI):
-            made = await client.chat.completions.create(model=model, messages=messages)
-        else:
-            made = await asyncio.to_thread(client.chat.completions.create, model=model, messages=messages)
-        choice, usage = made.choices[0], made.usage
-        spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-        return Said(choice.message.content or "", *spent, choice.finish_reason)
+    def send(sent: dict[str, Any]) -> Any:
+        return client.post("/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=sent)
 
-    return AskedModel(model, ask)
+    is_blocking = isinstance(client, openai.OpenAI)
+    return AskedModel(model, asker(ChatWire(), {"model": model}, send, is_blocking=is_blocking))

@@ -110,15 +110,12 @@ class OpenAISummarizer(ProviderSummarizer):
     async def _send(
         self, client: AsyncOpenAI, messages: list[dict[str, str]], parameters: dict[str, Any]
     ) -> Any:
-        answer = await client.chat.completions.create(
+        return await client.chat.completions.create(
             model=self.model,
             messages=messages,  # type: ignore[arg-type]
             extra_body=self._extra_body,
             **parameters,
         )
-        if fault := _fault_in(answer):
-            raise fault
-        return answer
 
     def _fault(self, error: Exception) -> Fault:
         from openai import APIConnectionError, APIStatusError, APITimeoutError
@@ -134,19 +131,30 @@ class OpenAISummarizer(ProviderSummarizer):
         )
 
     def _read(self, answer: Any) -> Answer:
-        try:
-            choice = answer.choices[0]
-            message, finish_reason = choice.message, choice.finish_reason
-            content, refusal = message.content, getattr(message, "refusal", None)
-        except (AttributeError, IndexError, KeyError, TypeError):
-            detail = getattr(answer, "error", None) or answer
-            raise Fault("empty", f"the answer is no chat completion: {detail!r}") from None
-        usage = getattr(answer, "usage", None)
-        counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
-        return as_answer(content, refusal, finish_reason, counts)
+        return read_completion(answer)
 
     def _keys(self) -> list[object]:
         return [*super()._keys(), getattr(self._client, "api_key", None)]
+
+
+def read_completion(answer: Any) -> Answer:
+    """Return what a chat completion holds, as the SDK gives it.
+
+    Raises:
+        Fault: nothing that could be a summary; the text says what instead.
+    """
+    if fault := _fault_in(answer):
+        raise fault
+    try:
+        choice = answer.choices[0]
+        message, finish_reason = choice.message, choice.finish_reason
+        content, refusal = message.content, getattr(message, "refusal", None)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        detail = getattr(answer, "error", None) or answer
+        raise Fault("empty", f"the answer is no chat completion: {detail!r}") from None
+    usage = getattr(answer, "usage", None)
+    counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
+    return as_answer(content, refusal, finish_reason, counts)
 
 
 def _fault_in(answer: Any) -> Fault | None:

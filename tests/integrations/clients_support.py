@@ -59,10 +59,13 @@ class Api:
 
     @asynccontextmanager
     async def open(self, server: ModelServer, asynchronous: bool, **options: Any) -> AsyncIterator[Any]:
-        """Give a client, wrapped if there are options, and close it."""
+        """Give a client, wrapped if there are options, and close it.
+
+        Rules write unless these say otherwise: scripted models have no summary to give.
+        """
         client = self.make(server, asynchronous)
         try:
-            yield self.compressed(client, **options) if options else client
+            yield self.compressed(client, **{"summarizer": "rules", **options}) if options else client
         finally:
             closed = client.close() if hasattr(client, "close") else None
             if closed is not None:

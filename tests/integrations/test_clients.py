@@ -40,7 +40,7 @@ every_way = pytest.mark.parametrize(
 every_api = pytest.mark.parametrize("api", APIS, ids=str)
 
 
-SMALL: Dict = {"max_total_tokens": 8_000}
+SMALL: Dict = {"max_total_tokens": 8_000, "summarizer": "rules"}
 
 
 @pytest.fixture(scope="module")

@@ -294,7 +294,7 @@ async def test_a_model_of_the_provider_writes_the_summaries(
     async with ModelServer(lambda messages: answer(summary)) as server:
         monkeypatch.setattr(dashscope, "base_http_api_url", server.dashscope_url)
         monkeypatch.setattr(dashscope, "api_key", "k")
-        async with api.open(server, False, summarizer="writer", **SMALL) as client:
+        async with api.open(server, False, **{**SMALL, "summarizer": "writer"}) as client:
             await api.ask(client, LONG, stream=False, asynchronous=False)
             assert api.stats_of(client).summarizer_calls > 0
         assert {received.json["model"] for received in server.requests} == {"writer", "m"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -12,6 +13,11 @@ from context_compressor import CompressedMemory, CompressionConfig, Msg, compres
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Own, OwnModel, Said, as_summarizer, at_hand
 from context_compressor.integrations.conversations import Conversations
+from tests.integrations.clients_support import Api
+from tests.integrations.test_clients import every_api, every_way
+from tests.integrations.test_clients_apart import LONG
+from tests.support.model_server import ModelServer, status
+from tests.support.wires import Received, wire_of
 
 SMALL = {"max_total_tokens": 3_000, "on_failure": "raise"}
 
@@ -109,3 +115,107 @@ def test_words_are_read_at_the_door() -> None:
             InvalidArgumentError, match=r"summarizer: 'own' is the model of an agent's request.*adapter"
         ):
             refuse()
+
+
+# The clients
+
+FORM = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
+FORMAT = {"format": {"type": "json_schema", "name": "verdict", "schema": {"type": "object"}}}
+WITH: dict[str, dict[str, Any]] = {
+    "chat": {
+        "max_tokens": 50,
+        "stop": ["END"],
+        "n": 2,
+        "response_format": FORM,
+        "tool_choice": "required",
+        "metadata": {"user": "anna"},
+        "store": True,
+        "extra_headers": {"x-tenant": "anna"},
+    },
+    "responses": {
+        "max_output_tokens": 50,
+        "text": FORMAT,
+        "tool_choice": "required",
+        "metadata": {"user": "anna"},
+        "truncation": "auto",
+        "instructions": "Be brief.",
+        "extra_headers": {"x-tenant": "anna"},
+    },
+    "messages": {
+        "max_tokens": 1_100,
+        "stop_sequences": ["END"],
+        "tool_choice": {"type": "auto"},
+        "metadata": {"user_id": "anna"},
+        "system": "Be brief.",
+        "extra_headers": {"x-tenant": "anna"},
+    },
+    "dashscope": {
+        "max_tokens": 50,
+        "stop": ["END"],
+        "response_format": {"type": "json_object"},
+        "headers": {"x-tenant": "anna"},
+    },
+}
+"""What a caller may ask of his own answer, and who he is."""
+MAY_SAY = {
+    *("model", "messages", "max_tokens", "system", "thinking", "input", "instructions", "store"),
+    *("max_output_tokens", "parameters"),
+}
+SUMMARY = "## Goal\n- Notes were taken; the model of the agent wrote that."
+
+
+def is_summary(received: Received) -> bool:
+    return "You write the memory of an AI agent" in json.dumps(received.json)
+
+
+def serve(messages: list[Any], received: Received) -> str:
+    return SUMMARY if is_summary(received) else "Well."
+
+
+@every_api
+@every_way
+async def test_the_model_of_the_request_writes_by_default(api: Api, asynchronous: bool, stream: bool) -> None:
+    """With its model and headers, not streamed; what was for the caller's answer is not taken over."""
+    async with (
+        ModelServer(serve) as server,
+        api.open(server, asynchronous, max_total_tokens=8_000, summarizer=None) as client,
+    ):
+        turn = await api.ask(client, LONG, stream=stream, asynchronous=asynchronous, **WITH[api.name])
+        stats = api.stats_of(client)
+    [*asked, sent] = server.requests
+    assert asked
+    assert all(map(is_summary, asked))
+    assert stats.summarizer_calls == len(asked)
+    for one in asked:
+        assert one.json["model"] == "m"
+        assert one.headers["x-tenant"] == "anna"
+        assert set(one.json) <= MAY_SAY
+        assert not one.json.get("store")
+        assert not one.tools
+        parameters = one.json.get("parameters", {"result_format": "message", "max_tokens": 0})
+        assert set(parameters) == {"result_format", "max_tokens"}
+        assert one.json.get("max_tokens") != 50
+        assert "anna" not in json.dumps(one.json)
+    assert not is_summary(sent)
+    assert "the model of the agent wrote that" in json.dumps(sent.json)
+    assert (turn.text, turn.usage[0]) == ("Well.", wire_of(sent.path).count(sent))
+    assert "wrote that" not in str(turn.raw)
+
+
+@every_api
+async def test_rules_send_no_request_and_a_model_that_fails_gives_way_to_them(api: Api) -> None:
+    def fail(messages: list[Any], received: Received) -> Any:
+        return status(500) if is_summary(received) else "Well."
+
+    for word in ("rules", "own"):
+        events = list[Any]()
+        async with (
+            ModelServer(fail, enforce=False) as server,
+            api.open(server, True, max_total_tokens=8_000, summarizer=word, on_event=events.append) as client,
+        ):
+            turn = await api.ask(client, LONG, stream=False, asynchronous=True)
+            assert api.stats_of(client).summarizer_output_tokens == 0
+        assert turn.text == "Well."
+        assert any(map(is_summary, server.requests)) == (word == "own")
+        assert any(event.kind == "failure" for event in events) == (word == "own")
+        assert events[-1].kind == "compress"

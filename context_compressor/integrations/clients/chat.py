@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from context_compressor.integrations.asked import Said
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -14,12 +15,23 @@ from context_compressor.integrations.clients.wire import (
     Heard,
     Reader,
     changed,
+    less,
     listed,
     plain,
     summed,
 )
 from context_compressor.messages.forms import FormName
+from context_compressor.summarizers.openai import read_completion
 
+_LIMITS = ("max_completion_tokens", "max_tokens")
+_OF_ANSWER = (
+    *_LIMITS,
+    *("stream", "stream_options", "incremental_output", "n", "stop", "response_format", "metadata", "store"),
+    *("tool_choice", "parallel_tool_calls", "function_call", "web_search_options", "enable_search"),
+    *("search_options", "plugins", "modalities", "audio", "prediction", "logprobs", "top_logprobs"),
+    "logit_bias",
+)
+"""What a request says of its own answer alone."""
 CUT_OFF = ("length", "content_filter")
 
 
@@ -56,6 +68,16 @@ class ChatRequests:
             if is_last:
                 sent["tool_choice"] = "none"
         return sent
+
+    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
+        kept = less(request, *_OF_ANSWER, "messages", "tools", "functions")
+        return {**kept, "messages": messages, **self._limit(request, room)}
+
+    def _limit(self, request: Mapping[str, Any], room: int | None) -> Dict:
+        """Return the length of an answer, in the field that the caller has it in."""
+        named = next((name for name in _LIMITS if request.get(name) is not None), "max_tokens")
+        return {} if room is None else {named: room}
 
     def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:  # noqa: ARG002
         attached = [answer.attached for answer in answers if answer.attached is not None]
@@ -149,6 +171,10 @@ def calls_of(calls: Sequence[Mapping[str, Any]]) -> list[Call]:
 
 class ChatWire(ChatRequests):
     """OpenAI's chat completions."""
+
+    def written(self, reply: Any) -> Said:
+        answer = read_completion(reply)
+        return Said(answer.text, answer.input_tokens, answer.output_tokens, answer.finish_reason)
 
     def refusal(self, reply: Any) -> str | None:  # noqa: ARG002
         return None  # the SDK raises

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from context_compressor.integrations.asked import Said
 from context_compressor.integrations.clients.chat import CUT_OFF, ChatRequests, as_said, calls_of
 from context_compressor.integrations.clients.wire import Dict, Heard, Reader, summed
+from context_compressor.summarizers.faults import Fault
 
 _UNFINISHED = (None, "", "null")
 """Finish reasons of a stream that goes on: this API says so by a text."""
@@ -27,6 +29,18 @@ class GenerationWire(ChatRequests):
 
     def takes_tools(self, request: Mapping[str, Any]) -> bool:
         return super().takes_tools(request) and request.get("result_format") == "message"
+
+    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        return {**super().apart(request, instructions, text, room), "result_format": "message"}
+
+    def written(self, reply: Any) -> Said:
+        if reply.status_code != HTTPStatus.OK:
+            raise Fault("status", str(reply.message), reply.status_code, str(reply.code))
+        choice, usage = _choice_of(reply), reply.usage or {}
+        if choice is None:
+            raise Fault("empty", f"the answer holds no message: {reply!r:.200}")
+        spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0))
+        return Said(choice["message"]["content"] or "", *spent, choice.get("finish_reason"))
 
     def refusal(self, reply: Any) -> str | None:
         status = reply.get("status_code") if isinstance(reply, Mapping) else None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from context_compressor.integrations.asked import Said
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -15,12 +16,20 @@ from context_compressor.integrations.clients.wire import (
     Reader,
     changed,
     done_by_server,
+    less,
     listed,
     plain,
     summed,
 )
 from context_compressor.messages.forms import FormName
 
+_OF_ANSWER = (
+    *("max_tokens", "stream", "stop_sequences", "metadata", "tool_choice", "output_format"),
+    "diagnostics",
+)
+"""What a request says of its own answer alone."""
+_OF_LIST = ("messages", "system", "tools", "mcp_servers", "container", "context_management", "cache_control")
+_SUMMARY_TOKENS = 8_192
 _THOUGHT = ("thinking", "redacted_thinking")
 _ENDED = {"tool_use": "end_turn"}
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded", "refusal")
@@ -60,6 +69,16 @@ class MessagesWire:
             if is_last:
                 sent["tool_choice"] = {"type": "none"}
         return sent
+
+    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        kept = _free(less(request, *_OF_LIST), room)
+        return {**kept, "system": instructions, "messages": [{"role": "user", "content": text}]}
+
+    def written(self, reply: Any) -> Said:
+        text = "".join(block.text for block in reply.content if block.type == "text")
+        heard = _heard([], reply.stop_reason, reply.usage, None)
+        reason = "length" if reply.stop_reason in _CUT_OFF[:2] else reply.stop_reason
+        return Said(text, int(str(heard.prompt_tokens)), reply.usage.output_tokens, reason)
 
     def refusal(self, reply: Any) -> str | None:  # noqa: ARG002
         return None  # the SDK raises
@@ -121,6 +140,16 @@ class MessagesWire:
 
     def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:  # noqa: ARG002
         return MessagesReader(names)
+
+
+def _free(request: Mapping[str, Any], room: int | None) -> Dict:
+    """Return a request without what it says of its own answer; `room` bounds that, beside what is thought."""
+    thinking = request.get("thinking") or {}
+    kept = {**less(request, *_OF_ANSWER), "max_tokens": room or _SUMMARY_TOKENS}
+    kept["max_tokens"] += thinking.get("budget_tokens") or 0
+    if "output_config" in kept:
+        kept["output_config"] = less(kept["output_config"], "format")
+    return kept
 
 
 def _blocks(message: Any) -> list[Dict]:

@@ -21,6 +21,8 @@ ClientT = TypeVar("ClientT")
 
 _RAW = "x-stainless-raw-response"
 """The header by which `with_raw_response` and `with_streaming_response` ask for the response itself."""
+_OF_REQUEST = ("idempotency_key", "post_parser")
+"""Options that are for one request and its reply."""
 _KEPT = "_context_compressor"
 
 
@@ -198,7 +200,12 @@ def _begin(post: Any, posts: Posts, path: str, kwargs: dict[str, Any]) -> _Asked
         options.pop("idempotency_key", None)  # it belongs to one request
         return post(path, **sending)
 
-    return _Asked(talk, Sender(send, posts.is_blocking))
+    def send_apart(sent: dict[str, Any]) -> Any:
+        kept = {name: value for name, value in options.items() if name not in _OF_REQUEST}
+        kept["headers"] = {name: value for name, value in headers.items() if str(name).lower() != _RAW}
+        return post(path, cast_to=kwargs["cast_to"], body=sent, options=kept)
+
+    return _Asked(talk, Sender(send, send_apart, posts.is_blocking))
 
 
 def _awaited(post: Any, posts: Posts) -> Any:

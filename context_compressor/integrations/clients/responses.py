@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from context_compressor.integrations.asked import Said
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -16,17 +17,25 @@ from context_compressor.integrations.clients.wire import (
     Reader,
     changed,
     done_by_server,
+    less,
     listed,
     plain,
     summed,
 )
 from context_compressor.messages.forms import FormName
+from context_compressor.summarizers.faults import Fault
 
 logger = logging.getLogger(__name__)
 
 MOST_NOTED = 1_000
 """Responses of which is noted how one goes on from them where the server keeps the conversation."""
 _KEPT_BY_SERVER = ("previous_response_id", "conversation")
+_OF_ANSWER = (
+    *("max_output_tokens", "stream", "stream_options", "text", "metadata", "store", "truncation", "include"),
+    *("tool_choice", "parallel_tool_calls", "max_tool_calls", "background", "background_options"),
+    *("context_management", "top_logprobs", "image"),
+)
+"""What a request says of its own answer alone."""
 _HEADS = ("response.created", "response.queued", "response.in_progress")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -90,6 +99,18 @@ class ResponsesWire:
             if is_last:
                 sent["tool_choice"] = "none"
         return sent
+
+    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        kept = _free(less(request, "input", "instructions", "tools", "prompt"), room)
+        return {**kept, "instructions": instructions, "input": [{"role": "user", "content": text}]}
+
+    def written(self, reply: Any) -> Said:
+        if (refusal := self.refusal(reply)) is not None:
+            raise Fault("status", refusal, 200)
+        usage, cut = reply.usage, reply.incomplete_details
+        spent = (usage.input_tokens, usage.output_tokens) if usage else (0, 0)
+        reason = None if cut is None else "length" if cut.reason == "max_output_tokens" else cut.reason
+        return Said(str(reply.output_text), spent[0], spent[1], reason)
 
     def refusal(self, reply: Any) -> str | None:
         if getattr(reply, "type", None) == "error":
@@ -156,6 +177,12 @@ class ResponsesWire:
 
     def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:  # noqa: ARG002
         return ResponsesReader(names, lambda first, last: _note(self._last, first, last))
+
+
+def _free(request: Mapping[str, Any], room: int | None) -> Dict:
+    """Return a request without what it says of its own answer, which nobody keeps and `room` bounds."""
+    kept = {**less(request, *_OF_ANSWER), "store": False}
+    return kept if room is None else {**kept, "max_output_tokens": room}
 
 
 def _note(noted: OrderedDict[str, Any], key: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import time
@@ -12,7 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from context_compressor.errors import InvalidArgumentError, LoopError
-from context_compressor.integrations.asked import check_tools
+from context_compressor.integrations.asked import Ask, Own, Said, check_tools
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -128,8 +129,16 @@ class Talk:
         """Names of our tools whose calls are answered."""
         self._spent: Any = None
 
-    async def request(self) -> Dict:
+    def own(self, send: Callable[[Dict], Any], *, is_blocking: bool) -> Own:
+        """Return the caller's model, as a request of the library's own asks it."""
+        ask = asker(self.wire, self._request, send, is_blocking=is_blocking)
+        return Own(str(self._request.get("model")), ask)
+
+    async def request(self, own: Own | None = None) -> Dict:
         """Return what is to be sent now.
+
+        Args:
+            own: the caller's model, which may write what an event needs.
 
         Raises:
             InvalidArgumentError, InvalidMessageError, ContextOverflowError: as `Conversations.view`.
@@ -145,6 +154,7 @@ class Talk:
                 tools_beside=len(self._request.get("tools") or ()),
                 model=str(self._request.get("model")),
                 fill=self._fill,
+                own=own,
             )
         self._is_next = False
         schemas = self._offer(self._shown)
@@ -261,6 +271,23 @@ class Talk:
         return answers
 
 
+def asker(wire: Wire, request: Mapping[str, Any], send: Callable[[Dict], Any], *, is_blocking: bool) -> Ask:
+    """Return what asks the model of a request, apart from that.
+
+    Args:
+        wire: the API.
+        request: whose model is asked.
+        send: sends a request past the wrapped client, not streamed.
+        is_blocking: whether that blocks.
+    """
+
+    async def ask(instructions: str, text: str, room: int | None) -> Said:
+        sent = wire.apart(request, instructions, text, room)
+        return wire.written(await (asyncio.to_thread(send, sent) if is_blocking else send(sent)))
+
+    return ask
+
+
 def _name_of(schema: Mapping[str, Any]) -> Any:
     return (schema.get("function") or schema).get("name")
 
@@ -274,16 +301,19 @@ class Sender:
 
     Args:
         send: sends it, and returns a reply, or a stream.
+        send_apart: sends a request of the library's own in the same way, and returns a reply.
         is_blocking: whether it is to be called without asyncio.
     """
 
     send: Callable[[Dict], Any]
+    send_apart: Callable[[Dict], Any]
     is_blocking: bool
 
     async def open(self, talk: Talk) -> Any:
         """Send the request; if it is refused, mend it and send it once more. Return the reply."""
         while True:
-            request = await self.own(talk.request())
+            own = talk.own(self.send_apart, is_blocking=self.is_blocking)
+            request = await self.own(talk.request(own))
             try:
                 reply = self.send(request)
                 if not self.is_blocking:

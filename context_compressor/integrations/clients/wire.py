@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
+from context_compressor.integrations.asked import Said
 from context_compressor.messages.forms import FormName
 from context_compressor.messages.wire import get
 
@@ -139,6 +140,27 @@ class Wire(Protocol):
         """
         ...
 
+    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        """Return a request of the library's own to the model of the caller's.
+
+        It has nothing of what he says in his, nor what is for his answer alone.
+
+        Args:
+            request: the caller's.
+            instructions: what instructs the model.
+            text: what it is to answer.
+            room: how many tokens the answer may take.
+        """
+        ...
+
+    def written(self, reply: Any) -> Said:
+        """Return what a reply to such a request says.
+
+        Raises:
+            Fault: an error.
+        """
+        ...
+
     def refusal(self, reply: Any) -> str | None:
         """Return what a reply, or an event of a stream, says of a failure."""
         ...
@@ -178,6 +200,11 @@ class Wire(Protocol):
     def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:
         """Return what takes the streams of a reply apart; without names it only listens."""
         ...
+
+
+def less(request: Mapping[str, Any], *names: str) -> Dict:
+    """Return a request without these fields."""
+    return {name: value for name, value in request.items() if name not in names}
 
 
 def summed(one: Any, other: Any) -> Any:
