@@ -20,7 +20,9 @@ except ImportError as error:
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer, check_tools
+from context_compressor.integrations.asked import Ask, AskedModel, Own, as_summarizer, check_tools
+from context_compressor.integrations.clients.chat import ChatWire
+from context_compressor.integrations.clients.talk import asker
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
 from context_compressor.memory.listed import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
@@ -35,6 +37,15 @@ T = TypeVar("T")
 
 MOST_REQUESTS = 1_000
 """Requests under way, and views sent of late, that are remembered: with more, the oldest go."""
+_OF_CALL = frozenset(
+    (
+        *("litellm_call_id", "litellm_logging_obj", "litellm_trace_id", "litellm_session_id", "logger_fn"),
+        *("callbacks", "success_callback", "failure_callback", "service_callback", "fallbacks", "cache"),
+        *("caching", "prompt_id", "prompt_variables", "prompt_label", "mock_response", "mock_tool_calls"),
+        "_context_compaction_state",
+    )
+)
+"""Arguments of LiteLLM's that are for one call: who watches over it, and what answers in its place."""
 _REACHED, _SYNCHRONOUS = "acompletion", "completion"
 
 _CALLS: OrderedDict[str, tuple[Conversations, Shown]] = OrderedDict()
@@ -55,8 +66,9 @@ class Compression(CustomLogger):
 
     Args:
         store: where texts go that leave a view; in memory, for each conversation, when None.
-        summarizer: who writes summaries: a `Summarizer`, the name of a model, or a dict of arguments for
-            `litellm.acompletion`, `model` among them. Extractive when None.
+        summarizer: who writes summaries: "own", the model of the call, in a call of its own; "rules", no
+            model; the name of a model, or a dict of arguments for `litellm.acompletion`, `model` among them;
+            or a `Summarizer`. Own when None.
         on_event: receives every event.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process: anything with `async get(key)` and
@@ -95,7 +107,7 @@ class Compression(CustomLogger):
         self._conversations = Conversations(
             "chat",
             store=store,
-            summarizer=as_summarizer(summarizer, (str, Mapping), _asked),
+            summarizer=as_summarizer(summarizer, (str, Mapping), _asked, has_own=True),
             on_event=on_event,
             counter=counter,
             states=states,
@@ -132,7 +144,7 @@ class Compression(CustomLogger):
         shown = self._views.get(_digest(messages))
         if shown is None:
             key = await key_of(self._key, kwargs)
-            shown = await self._conversations.view(messages, key=key)
+            shown = await self._conversations.view(messages, key=key, own=_own(kwargs))
             if not _are_same(shown.messages, messages):
                 _remember(self._views, _digest(shown.messages), shown)
         _remember(_CALLS, str(kwargs.get("litellm_call_id")), (self._conversations, shown))
@@ -219,28 +231,38 @@ def _remember(kept: OrderedDict[str, T], name: str, one: T) -> None:
         kept.popitem(last=False)
 
 
+def _own(kwargs: Mapping[str, Any]) -> Own:
+    """Return the model of a call, asked with that call's arguments, past what was to watch over that."""
+    kept = {name: value for name, value in kwargs.items() if name not in _OF_CALL and value is not None}
+    return Own(str(kwargs.get("model")), _asking(kept, {}))
+
+
 def _asked(model: str | Mapping[str, Any]) -> AskedModel:
-    """Return a summariser that asks a model by its name, or with more arguments for `litellm.acompletion`.
+    """Return a summariser that asks a model by its name, or with more arguments for `litellm.acompletion`."""
+    arguments = {"model": model} if isinstance(model, str) else dict(model)
+    if not isinstance(arguments.get("model"), str):
+        raise InvalidArgumentError("summarizer: a dict of arguments needs the name of a model, 'model'")
+    return AskedModel(arguments["model"], _asking(arguments, arguments))
+
+
+def _asking(request: Mapping[str, Any], said: Mapping[str, Any]) -> Ask:
+    """Return what asks the model of a call.
 
     Loggers do not see its calls unless the arguments say `"no-log": False`. Hooks that run before a call find
     a mark in the metadata.
-    """
-    arguments = {"no-log": True, **({"model": model} if isinstance(model, str) else model)}
-    if not isinstance(arguments.get("model"), str):
-        raise InvalidArgumentError("summarizer: a dict of arguments needs the name of a model, 'model'")
 
-    async def ask(instructions: str, text: str, room: int | None) -> Said:  # noqa: ARG001
-        messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
+    Args:
+        request: the call's arguments.
+        said: arguments that were given for summaries, and go before all others.
+    """
+
+    async def send(sent: dict[str, Any]) -> Any:
         asking = _ASKING.set(True)
         try:
-            marked = {**(arguments.get("metadata") or {}), "context_compressor": "summary"}
-            asked = {**arguments, "messages": messages, "stream": False, "metadata": marked}
-            response: Any = await litellm.acompletion(**asked)
+            marked = {**(said.get("metadata") or {}), "context_compressor": "summary"}
+            asked = {"no-log": True, **sent, **said, "stream": False, "metadata": marked}
+            return await litellm.acompletion(**{**asked, "messages": sent["messages"]})
         finally:
             _ASKING.reset(asking)
-        [choice, *_], usage = response.choices, response.usage
-        return Said(
-            choice.message.content or "", usage.prompt_tokens, usage.completion_tokens, choice.finish_reason
-        )
 
-    return AskedModel(str(arguments["model"]), ask)
+    return asker(ChatWire(), request, send, is_blocking=False)

@@ -71,7 +71,8 @@ async def callbacks() -> AsyncIterator[None]:
 
 
 def use(**fields: Any) -> Compression:
-    c = Compression(**fields)
+    """Rules write unless the fields say otherwise: scripted models have no summary to give."""
+    c = Compression(**{"summarizer": "rules", **fields})
     litellm.callbacks = [c]
     return c
 
@@ -329,8 +330,9 @@ async def test_what_breaks_off_leaves_all_as_it_was(place: Workplace) -> None:
         assert server.refusals == []
 
 
-async def test_a_model_of_litellms_writes_summaries(place: Workplace) -> None:
-    """Of which no logger hears, and what comes before a call finds a mark."""
+@pytest.mark.parametrize(("by", "ask"), [("named", whole), ("own", whole), ("own", streamed)])
+async def test_a_model_of_litellms_writes_summaries(by: str, ask: Ask, place: Workplace) -> None:
+    """No logger hears of it; what comes before a call finds a mark; nothing of his answer is taken."""
 
     class Watching(CustomLogger):
         heard: list[Any]
@@ -348,18 +350,24 @@ async def test_a_model_of_litellms_writes_summaries(place: Workplace) -> None:
         def __call__(self, messages: list[Dict], received: Received) -> Any:
             if received.tools:
                 return super().__call__(messages, received)
+            assert set(received.json) <= {"model", "messages", "max_tokens", "stream"}
+            assert (received.json["model"], received.streams) == ("x", False)
+            assert received.json["max_tokens"] > 50
             self.asked += 1
             return answer("## Goal\n- Go through the logs; host-1 was read, and units were lost on it.")
 
     writer = Writer(20)
     async with ModelServer(writer, window_tokens=WINDOW) as server:
-        c = use(max_total_tokens=6_000, summarizer=calls_at(server))
+        c = use(max_total_tokens=6_000, summarizer=None if by == "own" else calls_at(server))
         watching = Watching()
         watching.heard, watching.marks = [], []
         litellm.callbacks.append(watching)
-        await work(whole, place.run, [{"role": "user", "content": REQUEST}], **calls_at(server))
+        more = {"stop": ["END"], "max_tokens": 50, "metadata": {"session_id": "ada"}}
+        said: list[Any] = [{"role": "user", "content": REQUEST}]
+        await work(ask, place.run, said, **calls_at(server), **more)
         await settled()
         assert server.refusals == []
+        assert "units were lost on it" not in str(said)
         assert watching.marks.count("summary") == writer.asked
         assert {first for _, first in watching.heard} == {REQUEST}
         assert "units were lost on it" not in str(watching.heard)

@@ -76,8 +76,10 @@ class ChatRequests:
 
     def _limit(self, request: Mapping[str, Any], room: int | None) -> Dict:
         """Return the length of an answer, in the field that the caller has it in."""
+        if room is None:
+            return {}
         named = next((name for name in _LIMITS if request.get(name) is not None), "max_tokens")
-        return {} if room is None else {named: room}
+        return {named: room + ((request.get("thinking") or {}).get("budget_tokens") or 0)}
 
     def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:  # noqa: ARG002
         attached = [answer.attached for answer in answers if answer.attached is not None]
