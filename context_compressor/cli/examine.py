@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from context_compressor.cli.inputs import Input, check_baselines, read_inputs
 from context_compressor.cli.options import (
@@ -47,7 +49,9 @@ from context_compressor.cli.replay import DEFAULT_BUDGET, add_kinds
 from context_compressor.errors import ContextCompressorError
 from context_compressor.measure import (
     KINDS,
+    MOST_CALLS,
     OURS,
+    WITH_TOOLS,
     Estimate,
     ExaminationError,
     Examined,
@@ -67,7 +71,7 @@ from context_compressor.measure import (
     examine as examine_one,
 )
 from context_compressor.messages.chat import from_openai
-from context_compressor.messages.text import counted
+from context_compressor.messages.text import counted, one_line
 from context_compressor.readers import grouped
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
@@ -104,6 +108,17 @@ def examine(
             help="Whose views to examine, too: raw, sliding or masking; may be repeated.",
         ),
     ] = None,
+    with_tools: Annotated[
+        bool,
+        typer.Option(
+            "--with-tools",
+            help="Let a reader of our views call the memory's tools, too: each question by itself.",
+        ),
+    ] = False,
+    calls: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Calls that a question may take with tools. Default: 5."),
+    ] = None,
     window: Annotated[
         int,
         typer.Option(
@@ -136,7 +151,8 @@ def examine(
 
     The model writes questions about each session (what is wanted, decided, made, failed, what holds now);
     asked again, it answers them from what the memory would have sent, and nothing else; and a third time, it
-    grades the answers. The sessions are sent to that model. What it costs is told before it begins. The key
+    grades the answers. With --with-tools it answers them once more, from the same and what it finds with the
+    memory's tools. The sessions are sent to that model. What it costs is told before it begins. The key
     is taken from OPENAI_API_KEY. Exit code 1 where no session could be examined.
 
     Example: context-compressor examine sessions/ --model gpt-5-mini --limit 5
@@ -147,12 +163,15 @@ def examine(
     if not os.environ.get(_KEY):
         raise CommandError(f"set {_KEY} (any text where the server at --base-url asks for no key)")
     ask_model(SummarizerKind.OPENAI, model, base_url)
+    if calls is not None and not with_tools:
+        raise CommandError("--calls needs --with-tools: without them a reader calls nothing")
+    most_calls = MOST_CALLS if calls is None else calls
     check_folder(cache, "--cache")
     if probes is not None:
         check_output(probes, "--probes")
     if as_json or not quiet:
         check_stdout()
-    systems = tuple(dict.fromkeys([OURS, *(baselines or ())]))
+    systems = tuple(dict.fromkeys([OURS, *([WITH_TOOLS] if with_tools else ()), *(baselines or ())]))
     inputs = read_inputs(paths, format, lambda _: None, max_unpacked=read_unpacked(max_unpacked))
     file = str(Path(cache) / "probes.jsonl") if probes is None else probes
     check_apart(file, inputs.files, "--probes")
@@ -162,13 +181,13 @@ def examine(
     chosen = chosen[:limit]
     if not chosen:
         raise CommandError("no session can be examined", NO)
-    costs = estimate([one.tokens for one in chosen], budget, systems)
+    costs = estimate([one.tokens for one in chosen], budget, systems, most_calls)
     if not (yes and quiet):
         _tell_costs(costs, len(chosen), model)
     if not yes:
         _ask_to_go_on()
     examiner = Examiner(model, Path(cache), base_url)
-    done, failed = asyncio.run(_examine_all(chosen, examiner, budget, systems, quiet=quiet))
+    done, failed = asyncio.run(_examine_all(chosen, examiner, budget, systems, most_calls, quiet=quiet))
     warn("not examined", failed)
     if not done:
         return NO
@@ -210,6 +229,7 @@ def _choose(sessions: Sequence[Input], budget: int, window: int) -> tuple[list[_
 
 
 def _tell_costs(costs: Sequence[Estimate], sessions: int, model: str) -> None:
+    requests = sum(one.requests for one in costs)
     lines = [f"Examining {counted(sessions, 'session')} with {model} takes about, at most:"]
     lines += [
         f"  {one.role}: {counted(one.requests, 'request')}, {one.input_tokens:,} tokens in, "
@@ -217,7 +237,10 @@ def _tell_costs(costs: Sequence[Estimate], sessions: int, model: str) -> None:
         for one in costs
     ]
     read, written = sum(one.input_tokens for one in costs), sum(one.output_tokens for one in costs)
-    lines.append(f"  together {read:,} in, {written:,} out; less where answers are cached")
+    lines.append(
+        f"  together {counted(requests, 'request')}, {read:,} tokens in, {written:,} out; "
+        "less where answers are cached"
+    )
     print("\n".join(lines), file=sys.stderr)
 
 
@@ -231,7 +254,13 @@ def _ask_to_go_on() -> None:
 
 
 async def _examine_all(
-    chosen: Sequence[_Chosen], examiner: Examiner, budget: int, systems: Sequence[str], *, quiet: bool
+    chosen: Sequence[_Chosen],
+    examiner: Examiner,
+    budget: int,
+    systems: Sequence[str],
+    most_calls: int,
+    *,
+    quiet: bool,
 ) -> tuple[list[tuple[_Chosen, Examined]], list[str]]:
     """Return what was found out, and what failed."""
     done: list[tuple[_Chosen, Examined]] = []
@@ -241,7 +270,12 @@ async def _examine_all(
             for one in progress.track(chosen, description="examining sessions"):
                 try:
                     found = await examine_one(
-                        one.recording, one.cut, examiner, budget=budget, systems=systems
+                        one.recording,
+                        one.cut,
+                        examiner,
+                        budget=budget,
+                        systems=systems,
+                        most_calls=most_calls,
                     )
                     done.append((one, found))
                 except ExaminationError as error:
@@ -266,6 +300,13 @@ def _mean(graded: Sequence[Graded], kind: str | None = None) -> float | None:
     return sum(grades) / len(grades) if grades else None
 
 
+def _per_question(graded: Sequence[Graded]) -> tuple[float, float]:
+    """Return the calls of tools that a question took in the mean, and the tokens of what they answered."""
+    given = [one.given for one in graded]
+    count = max(1, len(given))
+    return sum(one.calls for one in given) / count, sum(one.tokens for one in given) / count
+
+
 def _by_kind(graded: Sequence[Graded]) -> dict[str, float]:
     means = {kind: _mean(graded, kind) for kind in KINDS}
     return {kind: mean for kind, mean in means.items() if mean is not None}
@@ -275,7 +316,9 @@ def _print(found: Sequence[Examined], systems: Sequence[str], budget: int, exami
     console = make_console()
     gathered = {system: _gather(found, system) for system in systems}
     title = f"Budget {budget:,} tokens: {counted(len(found), 'session')}"
-    table = make_table(title, "system", ("view", "saved", "cost", "told", "95 %", "graded"))
+    columns = ("view", "saved", "cost", "told", "95 %", "graded")
+    has_tools = WITH_TOOLS in systems
+    table = make_table(title, "system", (*columns, "calls", "tokens") if has_tools else columns)
     shares: dict[str, Mapping[str, float]] = {}
     for system, (totals, graded) in gathered.items():
         told = totals.told
@@ -288,6 +331,7 @@ def _print(found: Sequence[Examined], systems: Sequence[str], budget: int, exami
             percent(None if told is None else told.share, "-"),
             "-" if told is None else told_range(told),
             percent(_mean(graded), "-"),
+            *(_called(system, graded) if has_tools else ()),
             style="bold" if system == OURS else "",
         )
         shares[f"{system} told"] = {kind: one.share for kind, one in totals.told_by_kind.items()}
@@ -296,13 +340,41 @@ def _print(found: Sequence[Examined], systems: Sequence[str], budget: int, exami
     kinds = make_table("By kind", "kind", ["probes", *shares])
     add_kinds(kinds, gathered[OURS][0], shares)
     print_table(console, kinds)
+    if has_tools:
+        _print_questions(console, found)
+    about_tools = " (ours+tools: who could call the memory's tools; calls, tokens: for a question, and of "
+    about_tools += "what they answered)"
     console.print(
         "view: tokens of the views that were examined. saved, cost: of all requests up to there, to sending "
         "the history, prompt cache counted. told: a passage of the view holds the keys of the answer. "
-        "graded: how well a reader of the view alone answered. The model read "
-        f"{examiner.input_tokens:,} tokens and wrote {examiner.output_tokens:,}, in "
+        f"graded: how well a reader of the view alone answered{about_tools if has_tools else ''}. The model "
+        f"read {examiner.input_tokens:,} tokens and wrote {examiner.output_tokens:,}, in "
         f"{counted(examiner.requests, 'request')}."
     )
+
+
+_GRADES = {1.0: "right", 0.5: "half", 0.0: "no"}
+
+
+def _called(system: str, graded: Sequence[Graded]) -> tuple[str, str]:
+    if system != WITH_TOOLS:
+        return "-", "-"
+    calls, tokens = _per_question(graded)
+    return ratio(calls), f"{tokens:,.0f}"
+
+
+def _print_questions(console: Console, found: Sequence[Examined]) -> None:
+    """Print what became of each question, with the view alone and with tools."""
+    for one in found:
+        table = make_table(one.name, "question", ("alone", "with tools", "calls", "tokens"), fold=True)
+        (_, alone), (_, helped) = (one.systems[system] for system in (OURS, WITH_TOOLS))
+        for first, second in zip(alone, helped, strict=True):
+            grades = (_GRADES[graded.grade] for graded in (first, second))
+            given = second.given
+            table.add_row(
+                Text(one_line(first.probe.question)), *grades, str(given.calls), f"{given.tokens:,}"
+            )
+        print_table(console, table)
 
 
 def _value(
@@ -316,7 +388,13 @@ def _value(
         "input_tokens": examiner.input_tokens,
         "output_tokens": examiner.output_tokens,
         "totals": [
-            {**asdict(totals), "system": system, "graded": _mean(graded), "graded_by_kind": _by_kind(graded)}
+            {
+                **asdict(totals),
+                "system": system,
+                "graded": _mean(graded),
+                "graded_by_kind": _by_kind(graded),
+                **dict(zip(("calls", "tool_tokens"), _per_question(graded), strict=True)),
+            }
             for system, (totals, graded) in gathered.items()
         ],
         "sessions": [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from context_compressor.measure.examination import (
+    MOST_CALLS,
+    WITH_TOOLS,
     Estimate,
     ExaminationError,
     Examined,
@@ -65,11 +67,13 @@ __all__ = [
     "EDIT_TOKENS",
     "HOW_TO_ASK",
     "KINDS",
+    "MOST_CALLS",
     "OURS",
     "PASSAGE_CHARACTERS",
     "RAW",
     "RESULT_ROLES",
     "SYSTEMS",
+    "WITH_TOOLS",
     "CachedCounter",
     "Chat",
     "Estimate",

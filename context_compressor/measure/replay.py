@@ -130,8 +130,9 @@ class _Watcher:
 OnTurn = Callable[[Turn], Awaitable[None]]
 """Called after each turn, the system as it then is; the time that it takes is not the system's."""
 
-OnProbes = Callable[[int, str], object]
-"""Called where probes are put, with their place and the view as text; not where there was no view."""
+OnProbes = Callable[[int, str], Awaitable[None]]
+"""Called where probes are put, with their place and the view as text, the system as it then is; not where
+there was no view."""
 
 
 async def replay(
@@ -178,7 +179,7 @@ async def replay(
                     told = is_told(text, recording.probes[n].keys)
                     asked[n] = Asked(recording.probes[n], told, tokens)
                 if on_probes is not None:
-                    on_probes(place, text)
+                    await on_probes(place, text)
         stored = await system.stored()
     finally:
         await system.aclose()

@@ -212,6 +212,16 @@ class Ours:
         await self.memory.aclose()
 
 
+class OursWithTools(Ours):
+    """A `CompressedMemory` whose agent has the read-back tools; stand-ins name them."""
+
+    name = "ours+tools"
+
+    def __init__(self, budget: int, counter: CachedCounter | None = None) -> None:
+        super().__init__(budget, counter)
+        self.tools = self.memory.tools()
+
+
 class _TimedSummarizer:
     """Take the time of a summariser, and be like it in all else."""
 

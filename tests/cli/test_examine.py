@@ -15,6 +15,7 @@ from tests.measure.reports import session
 from tests.measure.support import says
 from tests.support.model_server import ModelServer, status
 from tests.support.replies import Reply, answer
+from tests.support.wires import Received
 
 WRITTEN = [
     {
@@ -55,6 +56,30 @@ class Model:
             return json.dumps({"answers": {str(n): one for n, one in enumerate(given, start=1)}})
         given = re.findall("Given: (.*)", text)
         return json.dumps({"grades": {str(n): one != "not in view" for n, one in enumerate(given, start=1)}})
+
+
+class Caller(Model):
+    """Make calls for each question, one after the other, and answer from the view and what they found."""
+
+    def __init__(self, calls: Callable[[dict], list[tuple[str, object]]]) -> None:
+        super().__init__()
+        self.calls = calls
+        self.found: list[str] = []
+
+    def __call__(self, messages: list[dict], received: Received) -> Reply | str:  # type: ignore[override]
+        if not received.tools:
+            return super().__call__(messages)
+        self.asked.setdefault("caller", []).append(messages)
+        self.tools = [tool["function"]["name"] for tool in received.tools]
+        text = messages[1]["content"]
+        probe = next(one for one in WRITTEN if text.endswith(f"The question: {one['question']}"))
+        results = [message["content"] for message in messages if message["role"] == "tool"]
+        if calls := self.calls(probe)[len(results) :]:
+            return answer(None, calls[:1])
+        self.found += results
+        return answer(
+            probe["answer"] if is_told("\n".join([text, *results]), probe["keys"]) else "not in view"
+        )
 
 
 @pytest.fixture
@@ -119,19 +144,20 @@ def test_no_role_sees_more_than_it_should(examine) -> None:
 
 def test_the_same_is_asked_once(cli, folder: Path) -> None:
     """A second run takes every answer from the folder; another budget has other views, the same questions."""
-    model = Model()
+    model = Caller(lambda _probe: [("search_history", {"query": "value_1_7"})])
 
     async def run() -> list[int]:
         async with ModelServer(model) as server:
             done = []
             for budget in (3000, 3000, 4000):
                 arguments = ("--model", "m", "--base-url", server.url, "--budget", budget, "--yes", "--quiet")
-                ran = await asyncio.to_thread(cli, "examine", "chat.json", *arguments)
+                ran = await asyncio.to_thread(cli, "examine", "chat.json", "--with-tools", *arguments)
                 assert ran.code == 0
                 done.append(len(server.requests))
             return done
 
-    assert asyncio.run(run())[:2] == [3, 3]
+    first, again, _ = asyncio.run(run())
+    assert first == again >= 3 + 4 * 2  # with tools, of each question the call and the answer
     assert [len(model.asked[role]) for role in ("writer", "reader")] == [1, 2]
 
 
@@ -237,6 +263,8 @@ def test_nothing_is_asked_before_somebody_agrees(examine, folder: Path, monkeypa
         (["nowhere"], 2, "nowhere: there is no such file"),
         (["chat.json", "--baseline", "best"], 2, "--baseline best: there is no such baseline"),
         (["chat.json", "--budget", "0"], 2, "max_total_tokens"),
+        (["chat.json", "--calls", "3"], 2, "--calls needs --with-tools"),
+        (["chat.json", "--with-tools", "--calls", "0"], 2, "--calls"),
         (["chat.json", "--base-url", "nowhere"], 2, "--base-url"),
         (["chat.json", "--cache", "chat.json"], 2, "--cache chat.json: is not a directory"),
         (["chat.json", "--probes", "no/such/file"], 2, "--probes no/such/file"),
@@ -285,3 +313,47 @@ def test_what_a_model_thinks_aloud_is_no_part_of_its_answer(examine) -> None:
 
     assert examine(model, "chat.json", "--yes", "-q").code == 0
     assert len(inner.asked["writer"]) == 1
+
+
+def test_a_reader_with_tools_finds_what_left_the_view(examine, folder: Path) -> None:
+    """Each question by itself, graded beside the view alone, with its calls and what they answered."""
+    model = Caller(lambda probe: [("grep_offloaded", {"pattern": f"{probe['keys'][0][0]}.*_7 "})])
+    ran = examine(model, "chat.json", "--with-tools", "--yes")
+
+    assert ran.code == 0, ran.err
+    assert model.tools == ["read_offloaded", "grep_offloaded", "search_history"]
+    assert re.search(r"reader with tools: 96 requests, [\d,]+ tokens in, [\d,]+ out", ran.err)
+    assert re.search(r"together 100 requests, [\d,]+ tokens in", ran.err)
+    rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if line.strip()}
+    assert float(rows["ours"][-4]) < 100
+    assert rows["ours"][-2:] == ["-", "-"]
+    assert rows["ours+tools"][-4:-1] == ["100.0", "%", "1.00"]
+    assert rows["A?"][1:4] == ["no", "right", "1"]
+    assert int(rows["A?"][4]) > 20
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (("compress_context", {}), "There is no such tool; use search_history"),
+        (("search_history", '{"query": '), "arguments"),
+        (("read_offloaded", {"ref": "ctx://0000000000000000"}), "0000000000000000"),
+    ],
+)
+def test_whatever_a_reader_calls_it_is_answered(examine, call: tuple[str, object], expected: str) -> None:
+    """Nothing that it calls changes the memory, or ends the examination."""
+    model = Caller(lambda _probe: [call])
+    assert examine(model, "chat.json", "--with-tools", "--yes", "-q").code == 0
+    assert expected in model.found[0]
+
+
+def test_calls_of_a_question_are_bounded(examine) -> None:
+    """Beyond the bound a reader is told to answer; who calls on is asked once more, and then left."""
+    model = Caller(lambda _probe: [("search_history", {"query": "value"})] * 9)
+    told = json.loads(examine(model, "chat.json", "--with-tools", "--calls", 2, "--yes", "--json").out)
+
+    assert [one["calls"] for one in told["sessions"][0]["answers"]["ours+tools"]] == [2] * 4
+    assert [(one["system"], one["calls"]) for one in told["totals"]] == [("ours", 0), ("ours+tools", 2)]
+    assert told["totals"][0]["tool_tokens"] == 0 < told["totals"][1]["tool_tokens"]
+    assert len(model.asked["caller"]) == 4 * 4
+    assert model.asked["caller"][3][-1]["content"].startswith("No calls are left")

@@ -271,7 +271,11 @@ async def test_whoever_looks_on_is_given_the_view_as_text() -> None:
     """Once for each place where probes are put."""
     views: list[tuple[int, str]] = []
     recording = Recording(SESSION, Words(), probes=[probe(8, "a"), probe(8, "b")])
-    await replay(recording, Scripted(VIEWS), budget=26, on_probes=lambda at, text: views.append((at, text)))
+
+    async def look(at: int, text: str) -> None:
+        views.append((at, text))
+
+    await replay(recording, Scripted(VIEWS), budget=26, on_probes=look)
     ((at, text),) = views
     assert at == 8
     assert text.splitlines()[:2] == ["--- [0] system", "You book flights."]
