@@ -181,9 +181,12 @@ def examine(
     chosen = chosen[:limit]
     if not chosen:
         raise CommandError("no session can be examined", NO)
-    costs = estimate([one.tokens for one in chosen], budget, systems, most_calls)
+    sizes = [one.tokens for one in chosen]
     if not (yes and quiet):
-        _tell_costs(costs, len(chosen), model)
+        _tell_costs(estimate(sizes, budget, systems, most_calls), len(chosen), model)
+        if with_tools and most_calls > 1:
+            usual = _together(estimate(sizes, budget, systems, 1))
+            print(f"  {usual} where a question takes one call, as most do", file=sys.stderr)
     if not yes:
         _ask_to_go_on()
     examiner = Examiner(model, Path(cache), base_url)
@@ -229,19 +232,20 @@ def _choose(sessions: Sequence[Input], budget: int, window: int) -> tuple[list[_
 
 
 def _tell_costs(costs: Sequence[Estimate], sessions: int, model: str) -> None:
-    requests = sum(one.requests for one in costs)
     lines = [f"Examining {counted(sessions, 'session')} with {model} takes about, at most:"]
     lines += [
         f"  {one.role}: {counted(one.requests, 'request')}, {one.input_tokens:,} tokens in, "
         f"{one.output_tokens:,} out"
         for one in costs
     ]
-    read, written = sum(one.input_tokens for one in costs), sum(one.output_tokens for one in costs)
-    lines.append(
-        f"  together {counted(requests, 'request')}, {read:,} tokens in, {written:,} out; "
-        "less where answers are cached"
-    )
+    lines.append(f"  {_together(costs)}; less where answers are cached")
     print("\n".join(lines), file=sys.stderr)
+
+
+def _together(costs: Sequence[Estimate]) -> str:
+    requests = sum(one.requests for one in costs)
+    read, written = sum(one.input_tokens for one in costs), sum(one.output_tokens for one in costs)
+    return f"together {counted(requests, 'request')}, {read:,} tokens in, {written:,} out"
 
 
 def _ask_to_go_on() -> None:

@@ -324,6 +324,7 @@ def test_a_reader_with_tools_finds_what_left_the_view(examine, folder: Path) -> 
     assert model.tools == ["read_offloaded", "grep_offloaded", "search_history"]
     assert re.search(r"reader with tools: 96 requests, [\d,]+ tokens in, [\d,]+ out", ran.err)
     assert re.search(r"together 100 requests, [\d,]+ tokens in", ran.err)
+    assert re.search(r"together 36 requests, .* where a question takes one call", ran.err)
     rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if line.strip()}
     assert float(rows["ours"][-4]) < 100
     assert rows["ours"][-2:] == ["-", "-"]

@@ -110,6 +110,8 @@ async def test_ours_takes_a_store_and_a_summariser(tmp_path: Path) -> None:
     assert paid > 0
     assert paid == sum(turn.summary_input_tokens for turn in done.turns)
     assert done.totals().cost.spent == done.totals().cost.as_if_model > done.totals().cost.view
+    # In place, what it wrote is known.
+    assert all(turn.in_place_output_tokens == turn.paid_output_tokens for turn in done.turns)
     assert done.stored_texts == len(await store.refs()) > 0
 
 
