@@ -1,29 +1,44 @@
 """How many wrong values of a summary are marked, and how many right ones by mistake.
 
-Sessions of a coding agent, a customer service and a research assistant are made from templates, in English
-and Chinese, each with a right summary in other words and another writing of values. Each mutation makes one
-thing of a summary wrong: a digit, a part of a path, or a negation that is dropped. The summaries keep most
-of the material's words; a negation that is lost in a free paraphrase is found less often. Run it from the
-project's root:
+The summaries are right ones of recorded sessions, JSON files in a folder:
 
-    python benchmarks/mutations.py [--count 1000] [--seed 1]
+    {"recording": "pi.jsonl.gz", "line": 0, "start": 12, "stop": 34, "summary": "..."}
+
+`recording` is a file of conversations in chat form, one a line, in the folder that `--recordings` names;
+the messages from `start` up to `stop` are what the summary tells of. Without a folder they are made from
+templates, in English and Chinese. Each mutation makes one value wrong that was not marked: a digit of a
+number, a character of an id, a part of a path, a word of a quote. Run it from the project's root:
+
+    python benchmarks/mutations.py [FOLDER --recordings FOLDER] [--count 1000] [--seed 1]
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import random
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from context_compressor import from_openai
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.prompts import material_text
 from context_compressor.summarizers.protocol import SummaryRequest
-from context_compressor.summarizers.values import MARK, mark_values
+from context_compressor.summarizers.values import MARK, Shown, marked
 
-KINDS = ("digit", "path", "negation", "negation in Chinese")
+_FORMS = {
+    "quote": re.compile(r"[\"“「]([^\"“”「」\n]+)[\"”」]"),
+    "path": re.compile(r"(?<![\w/.@])(?=\S*[a-z]\S*[._~-]|/|\S+/\S+/)[~./]*(?:[\w.-]+/)+[\w.-]*\w", re.ASCII),
+    "id": re.compile(r"(?<![\w/.-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]{3,}(?![\w/.])", re.ASCII),
+    "number": re.compile(r"(?<![\w./:-])\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w./:-]*\w)", re.ASCII),
+}
+"""What a value looks like, in the order in which they are looked for; none lies within another."""
+KINDS = tuple(_FORMS)
 
 
 class Sample(NamedTuple):
@@ -39,28 +54,104 @@ class Figures(NamedTuple):
     made: Counter[str]
     caught: Counter[str]
     values: int
-    """Of right summaries, each counted once."""
-    mistaken: int
-    """Of these, how many were marked."""
+    """Of right summaries."""
+    mistaken: list[str]
+    """What was marked of these, with the words before it."""
 
 
-def measure(count: int, seed: int) -> Figures:
+class _Value(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def measure(samples: Sequence[Sample], count: int, seed: int) -> Figures:
     """Make `count` mutations, as many of each kind, and tell how many are marked."""
     rng = random.Random(seed)
-    made: Counter[str] = Counter()
-    caught: Counter[str] = Counter()
-    values = mistaken = 0
-    while made.total() < count:
-        sample = rng.choice((_coding, _shop, _chinese_shop, _chinese_research))(rng)
-        right = mark_values(sample.summary, sample.material)
-        values += right.values
-        mistaken += right.marked
-        for kind in KINDS:
-            wrong = _mutate(kind, sample, rng)
-            if wrong is not None and made[kind] < -(-count // len(KINDS)) and made.total() < count:
-                made[kind] += 1
-                caught[kind] += mark_values(wrong, sample.material).marked > right.marked
-    return Figures(made, caught, values, mistaken)
+    figures = Figures(Counter(), Counter(), 0, [])
+    sound: list[tuple[Sample, Shown, int, _Value]] = []
+    for sample in samples:
+        shown = Shown(sample.material)
+        pieces = marked(sample.summary, shown).split(MARK)
+        figures.mistaken.extend(piece[-60:] for piece in pieces[:-1])
+        ends = [sum(map(len, pieces[: n + 1])) for n in range(len(pieces) - 1)]
+        values = list(_values(sample.summary))
+        figures = figures._replace(values=figures.values + len(values))
+        sound += [
+            (sample, shown, len(ends), value)
+            for value in values
+            if not any(value.start < end <= value.end + 3 for end in ends)
+        ]
+    rng.shuffle(sound)
+    for sample, shown, marks, value in sound * 10:
+        if figures.made[value.kind] < -(-count // len(KINDS)):
+            wrong = _mutated(value, rng)
+            if wrong.casefold() not in sample.material.casefold():
+                figures.made[value.kind] += 1
+                text = sample.summary[: value.start] + wrong + sample.summary[value.end :]
+                figures.caught[value.kind] += marked(text, shown).count(MARK) > marks
+    return figures
+
+
+def _values(text: str) -> Iterator[_Value]:
+    taken = [" "] * len(text)
+    for kind, form in _FORMS.items():
+        for match in form.finditer(text):
+            start, end = match.span(1) if form.groups else match.span()
+            if "x" in taken[start:end]:
+                continue
+            taken[start:end] = "x" * (end - start)
+            said = text[start:end]
+            is_small = kind == "number" and float(said.replace(",", "")) < 100
+            is_word = kind == "quote" and not re.search(r"\w\W*\s\W*\w|[\u3400-\u9fff]{4}", said)
+            if not is_small and not is_word and "…" not in text[start : end + 1]:
+                yield _Value(kind, said, start, end)
+
+
+def _mutated(value: _Value, rng: random.Random) -> str:
+    """Return a value with one thing wrong."""
+    text = value.text
+    if value.kind == "number":
+        return _exchanged(text, [at for at, c in enumerate(text) if c.isdigit()], rng)
+    if value.kind == "id":
+        return _exchanged(text, [at for at, c in enumerate(text) if c.isalnum()], rng)
+    parts = re.findall(r"[^\W_]{3,}|[\u3400-\u9fff]", text) or re.findall(r"\w", text)
+    part = rng.choice(parts)
+    others = [other for other in _OTHERS if other != part]
+    other = rng.choice(others)
+    if value.kind == "path" and rng.random() < 0.5 and len(set(part)) > 1:
+        at = next(at for at in range(1, len(part)) if part[at] != part[at - 1])
+        other = f"{part[: at - 1]}{part[at]}{part[at - 1]}{part[at + 1 :]}"
+    return text.replace(part, other, 1)
+
+
+_OTHERS = ("shared", "models", "tests", "legacy", "never", "always", "client", "second", "main", "file")
+"""What stands in place of a part of a path, or of a word of a quote; most sessions have most of them."""
+
+
+def _exchanged(text: str, places: list[int], rng: random.Random) -> str:
+    """Return a text with one digit exchanged for another, or one letter."""
+    at = rng.choice(places)
+    others = "123456789" if text[at].isdigit() else "abcdefghijklmnopqrstuvwxyz"
+    other = rng.choice([c for c in others if c != text[at].lower()])
+    return text[:at] + (other.upper() if text[at].isupper() else other) + text[at + 1 :]
+
+
+def recorded(folder: Path, recordings: Path) -> Iterator[Sample]:
+    """Yield the summaries in a folder, with what each tells of."""
+    for file in sorted(folder.glob("*.json")):
+        told = json.loads(file.read_text())
+        with gzip.open(recordings / told["recording"], "rt") as lines:
+            line = next(line for number, line in enumerate(lines) if number == told["line"])
+        messages = from_openai(json.loads(line)["messages"][told["start"] : told["stop"]])
+        yield Sample(material_text(SummaryRequest(tuple(messages), 500)), told["summary"])
+
+
+def made(count: int, seed: int) -> Iterable[Sample]:
+    """Return summaries made from templates."""
+    rng = random.Random(seed)
+    return [rng.choice((_coding, _shop, _chinese_shop, _chinese_research))(rng) for _ in range(count)]
 
 
 # Sessions
@@ -214,80 +305,35 @@ def _chinese_research(rng: random.Random) -> Sample:
     return Sample(material, summary)
 
 
-# Mutations
-
-
-def _mutate(kind: str, sample: Sample, rng: random.Random) -> str | None:
-    """Return a summary with one thing wrong; None where it has nothing of this kind."""
-    makers: dict[str, Callable[[str, random.Random], Iterator[str]]] = {
-        "digit": _other_digits,
-        "path": _other_parts,
-        "negation": _without_not,
-        "negation in Chinese": _without_bu,
-    }
-    found = list(makers[kind](sample.summary, rng))
-    return rng.choice(found) if found else None
-
-
-def _other_digits(text: str, rng: random.Random) -> Iterator[str]:
-    # Counts below 100 a summary may have counted itself: nobody looks at them.
-    for number in re.finditer(r"(?<![\d.,])(?!\b(?<![-/:])\d\d\b(?![-/:.]\d))\d[\d,]*\d(?:\.\d+)?", text):
-        at = rng.choice([at for at in range(*number.span()) if text[at].isdigit()])
-        yield text[:at] + rng.choice([d for d in "123456789" if d != text[at]]) + text[at + 1 :]
-
-
-def _other_parts(text: str, rng: random.Random) -> Iterator[str]:
-    for part in re.finditer(r"(?<=/)[a-z_-]{3,}", text):
-        letters = list(part[0])
-        at = rng.randrange(len(letters) - 1)
-        letters[at], letters[at + 1] = letters[at + 1], letters[at]
-        other = (
-            "".join(letters) if rng.random() < 0.5 else rng.choice(("shared", "models", "tests", "legacy"))
-        )
-        if other != part[0]:
-            yield text[: part.start()] + other + text[part.end() :]
-
-
-def _without_not(text: str, rng: random.Random) -> Iterator[str]:  # noqa: ARG001  # the same for all kinds
-    for old, new in (
-        ("must not be", "must be"),
-        ("Do not change", "Change"),
-        ("Never change", "Change"),
-        ("is never to be", "is to be"),
-        ("is not", "is"),
-        ("did not start", "started"),
-        ("do not pass", "pass"),
-        ("Do not send", "Send"),
-        ("cannot be", "can be"),
-    ):
-        if old in text:
-            yield text.replace(old, new, 1)
-
-
-def _without_bu(text: str, rng: random.Random) -> Iterator[str]:  # noqa: ARG001
-    for old, new in (("不要", ""), ("不能", "可以"), ("不得", "可以"), ("没有", "已"), ("无法", "可以")):
-        for found in re.finditer(old, text):
-            yield text[: found.start()] + new + text[found.end() :]
-
-
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--recordings", type=Path)
     parser.add_argument("--count", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", action="store_true", help="print what is marked by mistake")
     arguments = parser.parse_args()
-    figures = measure(arguments.count, arguments.seed)
+    if (arguments.folder is None) is not (arguments.recordings is None):
+        sys.exit("give a folder of summaries and --recordings together, or neither")
+    if arguments.folder is None:
+        samples = list(made(arguments.count // 4, arguments.seed))
+    else:
+        samples = list(recorded(arguments.folder, arguments.recordings))
+    figures = measure(samples, arguments.count, arguments.seed)
     for kind in KINDS:
-        made, caught = figures.made[kind], figures.caught[kind]
-        print(f"{kind:20} {caught:4} of {made:4} marked ({caught / max(1, made):.1%})")
+        found, of = figures.caught[kind], figures.made[kind]
+        print(f"{kind:8} {found:4} of {of:4} marked ({found / max(1, of):.1%})")
     total, found = figures.made.total(), figures.caught.total()
-    print(f"{'all':20} {found:4} of {total:4} marked ({found / total:.1%})")
+    print(f"{'all':8} {found:4} of {total:4} marked ({found / max(1, total):.1%})")
+    mistaken, of = len(figures.mistaken), figures.values
     print(
-        f"right values marked{MARK}: {figures.mistaken} of {figures.values} "
-        f"({figures.mistaken / figures.values:.2%})"
+        f"right values marked: {mistaken} of {of} ({mistaken / max(1, of):.2%}), in {len(samples)} summaries"
     )
+    if arguments.show:
+        print(*figures.mistaken, sep="\n---\n")
 
 
 if __name__ == "__main__":

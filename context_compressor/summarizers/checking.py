@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
@@ -25,7 +25,7 @@ from context_compressor.summarizers.prompts import (
 )
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.sections import drop_least, is_heading, is_placeholder, section_of_heading
-from context_compressor.summarizers.values import Checked, mark_values
+from context_compressor.summarizers.values import Shown, marked, values
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.vocabularies import estimate_tokens
@@ -202,20 +202,23 @@ def check_values(text: str, request: SummaryRequest) -> str:
     Raises:
         SummaryRejectedError: these are too many: it is made up.
     """
-    checked = mark_values(text, material_text(request))
-    if len(checked.made_up) >= MIN_MARKED and len(checked.made_up) > MAX_MARKED_SHARE * checked.values:
-        raise _MadeUpError(checked)
-    return checked.text
+    shown = Shown(material_text(request))
+    found = {value.text: shown.holds(value) for value in values(text)}
+    # Whole numbers a summary may have counted or added.
+    made_up = sorted(said for said, is_held in found.items() if not is_held and not said.isdigit())
+    if len(made_up) >= MIN_MARKED and len(made_up) > MAX_MARKED_SHARE * len(found):
+        raise _MadeUpError(made_up, len(found))
+    return marked(text, shown)
 
 
 class _MadeUpError(SummaryRejectedError):
     """Too many of a summary's values are not in its material."""
 
-    def __init__(self, checked: Checked) -> None:
-        self.values = checked.made_up
+    def __init__(self, values: Sequence[str], of: int) -> None:
+        self.values = values
         super().__init__(
-            f"summary rejected: {len(checked.made_up)} of its {checked.values} ids, paths and quotes are "
-            f"not in the material, {', '.join(checked.made_up[:3])} among them"
+            f"summary rejected: {len(values)} of its {of} ids, paths and quotes are not in the material, "
+            f"{', '.join(values[:3])} among them"
         )
 
 

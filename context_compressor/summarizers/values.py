@@ -1,34 +1,37 @@
-"""Mark what a model's summary says and its material does not hold: ids, paths, numbers, quotes, negations.
+"""Mark what a model's notes say and nothing shows that it was given: ids, paths, numbers, quotes.
 
-A value is compared by what it means and not by how it is written: `1,234` and `1234`, `$12.50` and `12.5`,
-`09:05` and `9:05`, a path and its last parts are the same. Small counts, which a summary may have counted
-itself, and the numbers of lists are not looked at.
+A value is right where it can be put together from what stands there: the same in another writing (`1,234`
+and `1234`, `09:05` and `9:05`), a number rounded, a range of two numbers, a path or an id without its
+beginning or ending, a quote that leaves out its middle, a name said with the folder or the class in which it
+stands. Small counts, which a writer may have counted himself, and the numbers of lists are not looked at.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
-from itertools import pairwise
+from itertools import islice
 from typing import NamedTuple
 
 from context_compressor.messages.text import normalize
 
 MARK = " (?)"
-"""Stands behind what the material does not hold."""
+"""Stands behind what nothing shows."""
 _SMALL = 100
-"""Whole numbers below it a summary may have counted itself."""
+"""Whole numbers below it a writer may have counted himself."""
+_MIN_DIGITS = 3
+_MAX_NUMBER_CHARS = 15
+"""A longer one is an id: none is rounded."""
 _MIN_NAME_CHARS = 4
-"""Shorter names, such as T1, a summary may have given itself."""
-_MAX_QUOTES = 200
+"""Shorter names, such as T1, a writer may have given himself."""
+_MIN_BEGINNING_CHARS = 7
+"""So much of the beginning of a word tells which it is: as much as git shows of a hash."""
 _MIN_QUOTE_CHARS = 4
-_MAX_RUN_PARTS = 12
-_MAX_PLACES = 40
-"""So many clauses of a value are compared, the newest: a log has it in each line."""
-_SAME = 0.4
-"""A clause of the material is what a sentence tells of, when they share this part of the words of either."""
+_MAX_QUOTES = 200
+_MAX_JOINED_WORDS = 40
+"""A longer value is looked for as a whole only."""
 
 _QUOTE = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|`([^`\n]+)`")
 _TOKEN = re.compile(
@@ -38,230 +41,196 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\\\?[ntr]")
 """A line end or tab in text inside JSON."""
-_NAME_MARK = re.compile(r"[._\\]")
+_CJK = re.compile(r"[\u3400-\u9fff]")
+_LEFT_OUT = re.compile(r"\W*(?:\.{3}|…)\W*")
 _OTHER = re.compile(r"[^a-z0-9]+")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)([a-z]{1,3})")
-_DATE = re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})")
+_NUMBER = re.compile(r"\d+(?:,\d{3}(?!\d))*(?:\.\d+)?")
+_AMOUNT = re.compile(rf"(?!0[a-z])({_NUMBER.pattern})([a-z]{{0,3}})")
+_AMOUNT_IN_TEXT = re.compile(rf"(?<![a-z0-9_]){_AMOUNT.pattern}(?![a-z0-9_])")
+_RANGE = re.compile(r"(\D{0,3}\d[\d.,:]*)-(\D{0,3}\d[\d.,:]*[a-z%]{0,3})|([\d.:-]+)/([\d.:-]+)")
+_TIMES = {"k": 1_000, "m": 1_000_000}
+_DATE = re.compile(r"(\d{4})\D{1,3}(\d\d?)\D{1,3}(\d\d?)(?!\d)|(?<!\d)(\d\d?)[-/.](\d\d?)[-/.](\d{4})")
+_DAY_AND_YEAR = re.compile(r"(?<!\d)(\d\d?)[.,]?\s(?:[^\W\d_]+[.,]?\s)?(\d{4})(?!\d)")
+_FILE = re.compile(r"[\w/\\-]{2,}\.\w{1,5}")
 _REST = re.compile(r"[^\s\u3000-\u9fff\uff00-\uffef]*")
 _CLOSES = ".,;:!?"
-_LIST_MARK = re.compile(r"^\s*(?:[-*•]\s*)?(?:\d{1,3}[.)、]\s|#+\s.*$)", re.MULTILINE)
-_CLAUSE_END = re.compile(r"[.!?;,:](?=\s|$)|[。！？；，：、\n]|\s(?:but|and|aber|und)\s|(?:但是?|而且?)")
-_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|[。！？；\n]")
-_WORD = re.compile(r"[^\W\d_]{3,}")
-_CJK = re.compile(r"[\u3400-\u9fff]+")
-_NOT = re.compile(
-    r"\b(?:not|never|no|none|nothing|cannot|without|neither|nor|nicht|kein\w{0,2}|nie|niemals|ohne)\b|n['’]t\b"
-    r"|(?<!差)(?:不(?![但仅过同断少])|没|未(?![来])|无(?![论])|勿|莫|禁止|(?<![特区分级类])别(?![的人名]))",
-    re.IGNORECASE,
-)
-_ALSO_NOT = re.compile(
-    r"fail|refus|denied|declin|reject|unable|unchanged|untouched|missing|instead|avoid|forbid|only|except|keep|leave"
-    r"|zero|lack|stop|cancel|statt|außer|nur|verweiger|失败|拒绝|避免|保持|保留|只|仅|缺|除[了非]|取消|停",
-    re.IGNORECASE,
-)
-"""Other ways to say no, with which a summary may tell a negation of the material."""
+_LIST_MARK = re.compile(r"^\s*(?:[-*•]\s*)?\d{1,3}[.)、]\s", re.MULTILINE)
 
 
-class Checked(NamedTuple):
-    """A summary with its marks."""
+class Value(NamedTuple):
+    """A value in a text."""
 
     text: str
-    values: int
-    marked: int
-    made_up: tuple[str, ...]
-    """The values marked, each once, but for whole numbers: a summary may have counted or added."""
+    end: int
+    """Where its mark would stand: behind what it is quoted in, or the word that it is part of."""
+    is_quote: bool = False
 
 
-def mark_values(summary: str, material: str) -> Checked:
-    """Return a summary with ` (?)` behind each value that its material does not hold, or holds negated.
+class Shown:
+    """All that a writer was shown and knew, to look for values in.
 
-    What the material itself has such a mark behind it does not hold. Marks of the summary are made anew.
+    What has a mark behind it there, in notes of before, does not count.
     """
-    summary = summary.replace(MARK, "")
-    *doubted, rest = material.split(MARK)
-    known = _Material(" ".join([*(part[: part.rfind(" ") + 1] for part in doubted), rest]))
+
+    def __init__(self, text: str) -> None:
+        *doubted, rest = text.split(MARK)
+        text = "".join([*(part[: part.rfind(" ") + 1] for part in doubted), rest])
+        self._words = f" {_words(text)} "
+        self._letters = _letters(text)
+        folded = normalize("NFKC", _ESCAPE.sub(" ", text)).casefold()
+        amounts: dict[str | None, list[float]] = defaultdict(list)
+        for number, unit in _AMOUNT_IN_TEXT.findall(folded):
+            amounts[unit].append(_plain(number))
+        # Within words and names, too: `251kb`, `v12`, `1,2`.
+        amounts[None] = [*map(_plain, _NUMBER.findall(folded)), *map(float, re.findall(r"\d+", folded))]
+        self._amounts = {unit: sorted(numbers) for unit, numbers in amounts.items()}
+        self._dates = {_date(match) for match in _DATE.finditer(folded)}
+        self._days = {(int(day), int(year)) for day, year in _DAY_AND_YEAR.findall(folded)}
+
+    def holds(self, value: Value) -> bool:
+        """Tell whether a value can be put together from what stands here."""
+        if value.is_quote:
+            parts = _LEFT_OUT.split(value.text)
+            return all(_letters(part) in self._letters or self._joins(part, r"\W", 2) for part in parts)
+        plain = value.text.casefold().strip("$€£¥%#@~.,:;-/\\")
+        if (amount := _AMOUNT.fullmatch(plain)) and len(plain) <= _MAX_NUMBER_CHARS:
+            return self._counts(*amount.groups())
+        return (
+            self._stands(plain)
+            or self._is_date(plain)
+            or (re.search("[a-z]", plain) is not None and self._joins(plain, r"[/\\.:#@]", 1))
+            or self._is_range(plain)
+            or (plain.replace("/", "").isalpha() and all(map(self._stands, plain.split("/"))))
+        )
+
+    def _stands(self, text: str) -> bool:
+        """Tell whether words stand here one behind the other, but the ending of a last one that is long."""
+        words = _words(text)
+        last = words.rpartition(" ")[2]
+        is_telling = len(last) >= _MIN_BEGINNING_CHARS and not last.isdigit()
+        return (f" {words}" if is_telling else f" {words} ") in self._words
+
+    def _joins(self, text: str, between: str, least: int) -> bool:
+        """Tell whether a text is two pieces, of at least so many words, that stand here."""
+        words = [word for word in re.split(between, text) if word]
+        return len(words) <= _MAX_JOINED_WORDS and any(
+            self._stands(" ".join(words[:at])) and self._stands(" ".join(words[at:]))
+            for at in range(least, len(words) - least + 1)
+        )
+
+    def _counts(self, number: str, unit: str) -> bool:
+        """Tell whether a number, with a unit or without, stands here or is one that does, rounded or cut."""
+        value, place = _plain(number), _last_place(number)
+        if not unit:
+            return (value < _SMALL and value.is_integer()) or self._has(value, place, None)
+        times = _TIMES.get(unit, 0)
+        return any(self._has(value, place, of) for of in (unit, "")) or (
+            times > 0 and self._has(times * value, times * place, None)
+        )
+
+    def _has(self, value: float, place: float, unit: str | None) -> bool:
+        numbers = self._amounts.get(unit, [])
+        at = bisect_left(numbers, value - place / 2)
+        return at < len(numbers) and numbers[at] < value + place
+
+    def _is_range(self, plain: str) -> bool:
+        ends = _RANGE.fullmatch(plain)
+        return ends is not None and all(self.holds(Value(end, 0)) for end in ends.groups() if end)
+
+    def _is_date(self, plain: str) -> bool:
+        match = _DATE.fullmatch(plain)
+        if match is None:
+            return False
+        year, month, day = date = _date(match)
+        return date in self._dates or (year, day, month) in self._dates or (day, year) in self._days
+
+
+def marked(text: str, shown: Shown) -> str:
+    """Return a text with ` (?)` behind each value that nothing shows; marks in it are made anew."""
+    text = text.replace(MARK, "")
+    for end in sorted({value.end for value in values(text) if not shown.holds(value)}, reverse=True):
+        text = f"{text[:end]}{MARK}{text[end:]}"
+    return text
+
+
+def unmarked(text: str, shown: Shown) -> str:
+    """Return a text without the marks behind values that are shown by now."""
+    parts = text.split(MARK)
+    plain, kept, end = "".join(parts), "", 0
+    found = list(values(plain))
+    doubted = {value.end for value in found if not shown.holds(value)}
+    sound = {value.end for value in found} - doubted
+    for part in parts[:-1]:
+        end += len(part)
+        kept += part if end in sound else part + MARK
+    return kept + parts[-1]
+
+
+def values(text: str) -> Iterator[Value]:
+    """Yield quotes of several words, and outside them what is a value by its form."""
     # The numbers of lists are blanked, so that all else stays in its place.
-    found = list(_values(_LIST_MARK.sub(lambda mark: " " * len(mark[0]), summary)))
-    doubts = {value.end for value in found if not known.holds(value)}
-    sure = sorted((value for value in found if value.end not in doubts), key=lambda value: value.start)
-    doubts |= _lost_negations(summary, sure, known)
-    spans = [match.span() for match in _QUOTE.finditer(summary)]
-    text = summary
-    for behind in sorted({_behind(summary, end, spans) for end in doubts}, reverse=True):
-        text = f"{text[:behind]}{MARK}{text[behind:]}"
-    marked = {value.text for value in found if value.end in doubts}
-    made_up = tuple(sorted(text for text in marked if not text.isdigit()))
-    return Checked(text, len({value.text for value in found}), len(marked), made_up)
+    text = _LIST_MARK.sub(lambda mark: " " * len(mark[0]), text)
+    quotes = list(islice(_QUOTE.finditer(text), _MAX_QUOTES))
+    for quote in filter(_is_phrase, quotes):
+        yield Value(quote[quote.lastindex or 0], _behind(text, quote.end()), is_quote=True)
+    at = 0
+    for match in _TOKEN.finditer(text):
+        while at < len(quotes) and quotes[at].end() <= match.start():
+            at += 1
+        around = quotes[at] if at < len(quotes) and quotes[at].start() <= match.start() else None
+        # Nobody can tell what it was.
+        is_cut = "…" in (
+            text[match.start() - 1 : match.start()],
+            text[match.end() : match.end() + 2].strip()[:1],
+        )
+        if not is_cut and not (around and _is_phrase(around)) and _is_value(match[0]):
+            yield Value(match[0], _behind(text, around.end() if around else match.end()))
 
 
-def _behind(text: str, end: int, spans: list[tuple[int, int]]) -> int:
-    """Return where a mark stands behind a value: behind what it is quoted in, or the word it is part of."""
-    end = next((stop for start, stop in spans if start < end <= stop), end)
+def _is_phrase(quote: re.Match[str]) -> bool:
+    """Tell whether a quote is one of words. Code is told in part: its names are looked for one by one."""
+    said = quote[quote.lastindex or 0]
+    return (
+        quote[4] is None
+        and len(said) >= _MIN_QUOTE_CHARS
+        and (len(said.split()) > 1 or bool(_CJK.search(said)))
+    )
+
+
+def _behind(text: str, end: int) -> int:
     rest = _REST.match(text, end)
     return end + len(rest[0].rstrip(_CLOSES) if rest else "")
 
 
-class _Value(NamedTuple):
-    text: str
-    start: int
-    end: int
-    is_quote: bool = False
-
-
-def _values(text: str) -> Iterator[_Value]:
-    """Yield quotes of several words, and outside them what is a value by its form."""
-    taken: list[tuple[int, int]] = []
-    for match in _QUOTE.finditer(text):
-        quote = match[match.lastindex or 0]
-        # Code is told in part, as a call without its arguments: its names are looked for, each by itself.
-        is_phrase = match[4] is None and (len(quote.split()) > 1 or _CJK.search(quote) is not None)
-        if is_phrase and len(quote) >= _MIN_QUOTE_CHARS and len(taken) < _MAX_QUOTES:
-            taken.append(match.span())
-            yield _Value(quote, match.start(), match.end(), is_quote=True)
-    at = 0
-    for match in _TOKEN.finditer(text):
-        while at < len(taken) and taken[at][1] <= match.start():
-            at += 1
-        in_quote = at < len(taken) and taken[at][0] <= match.start()
-        is_cut = text[match.end() : match.end() + 2].strip()[:1] == "…"  # nobody can tell what it was
-        if not in_quote and not is_cut and _is_value(match[0]):
-            yield _Value(match[0], match.start(), match.end())
-
-
 def _is_value(token: str) -> bool:
     """Tell whether a token is an id, path, number, date or amount by its form, and no small count."""
-    if any(c.isdigit() for c in token):
-        number = _NUMBER.fullmatch(token)
-        return len(token) >= _MIN_NAME_CHARS if number is None else len(token) > 1 or int(token) >= _SMALL
-    word = token.strip("/\\._-~#@$€£¥")
-    is_path = word.count("/") + word.count("\\") > 1 or (token[0] in "/~\\" and len(word) > 1)
-    return is_path or "_" in word or "@" in word or re.fullmatch(r"[\w/\\-]{2,}\.\w{1,5}", word) is not None
+    digits = sum(c.isdigit() for c in token)
+    if digits:
+        is_number = not any(c.isalpha() for c in token)
+        return digits >= _MIN_DIGITS if is_number else len(token) >= _MIN_NAME_CHARS
+    if token[0] in "/~\\." and len(token) > 2:
+        return True
+    word = token.strip("/\\._-~#@$€£¥").replace("\\", "/")
+    is_path = "/" in word and (word.count("/") > 1 or "." in word or "-" in word)
+    return is_path or "_" in word or "@" in word or _FILE.fullmatch(word) is not None
 
 
-class _Material:
-    """What the material holds, in whatever writing."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._words = f" {_words(text)} "
-        self._numbers = set(map(_plain_number, _NUMBER.findall(_DATE.sub(" ", text))))
-        self._numbers.update(map(_plain_number, _NUMBER.findall(self._words)))
-        self._stems: dict[str, set[str]] = {}
-
-    def holds(self, value: _Value) -> bool:
-        """Tell whether the material has a value."""
-        if value.is_quote:
-            parts = [_letters(part) for part in re.split(r"\.{3}|…", value.text)]
-            return all(part in self._letters for part in parts)
-        is_path = value.text[0] in "/~"
-        return self._has(_plain(value.text)) or (is_path and self._has_joined(_words(value.text).split()))
-
-    def _has(self, plain: str) -> bool:
-        if _DATE.fullmatch(plain):
-            return _date_key(plain) in self._dates
-        if _NUMBER.fullmatch(plain):
-            return _is_small(plain) or _plain_number(plain) in self._numbers
-        if unit := _WITH_UNIT.fullmatch(plain):
-            number, times = _plain_number(unit[1]), {"k": 1_000, "m": 1_000_000}.get(unit[2], 0)
-            if unit[2] in ("st", "nd", "rd", "th") and _is_small(number):
-                return True
-            is_times = times > 0 and number.replace(".", "", 1).isdigit()
-            return number in self._numbers or (is_times and f"{float(number) * times:.0f}" in self._numbers)
-        pieces = re.split(r"[-,+/]", plain)
-        if len(pieces) > 1 and all(map(_NUMBER.fullmatch, pieces)):
-            return all(map(self._has, pieces))
-        words = _words(plain)
-        if not _NAME_MARK.search(plain):  # `keep/donate`, `$30-40/night`: words that somebody joined
-            return all(f" {word} " in self._words for word in words.split())
-        return f" {words} " in self._words
-
-    def _has_joined(self, words: list[str]) -> bool:
-        """Tell whether a path is made of a folder and of a path in it."""
-        return len(words) <= _MAX_RUN_PARTS and any(
-            f" {' '.join(words[:at])} " in self._words and f" {' '.join(words[at:])} " in self._words
-            for at in range(1, len(words))
-        )
-
-    @cached_property
-    def _letters(self) -> str:
-        return _letters(self._text)
-
-    @cached_property
-    def _dates(self) -> set[tuple[int, ...]]:
-        return {_date_key(date) for date in _DATE.findall(self._text)}
-
-    def stems(self, clause: str) -> set[str]:
-        """Return what tells a clause; the same one is asked for with each of its values."""
-        if clause not in self._stems:
-            self._stems[clause] = _stems(clause)
-        return self._stems[clause]
-
-    @cached_property
-    def clauses(self) -> dict[str, list[str]]:
-        """By value, the clauses that have it."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for clause in dict.fromkeys(_CLAUSE_END.split(self._text)):
-            if clause and len(clause) < 1_000:
-                for token in {_plain(token) for token in _TOKEN.findall(clause) if _is_value(token)}:
-                    found[token].append(clause)
-                    if "/" in token:
-                        found[token.rpartition("/")[2]].append(clause)
-        return found
+def _plain(number: str) -> float:
+    return float(number.replace(",", ""))
 
 
-def _lost_negations(summary: str, values: list[_Value], material: _Material) -> set[int]:
-    """Return the ends of values which the material has in negated clauses only, and the summary in none."""
-    doubts: set[int] = set()
-    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(summary)), len(summary)]
-    for start, end in pairwise(ends):
-        sentence = summary[start:end]
-        inside = [value for value in values if start <= value.start < end]
-        if not inside or _NOT.search(sentence) or _ALSO_NOT.search(sentence):
-            continue
-        stems = _stems(sentence)
-        for value in inside:
-            plain = _plain(value.text)
-            told = material.clauses.get(plain) or material.clauses.get(plain.rpartition("/")[2], [])
-            shared = {clause: len(stems & material.stems(clause)) for clause in told[-_MAX_PLACES:]}
-            most = max(shared.values(), default=0)
-            same = [clause for clause, words in shared.items() if words == most]
-            least = _SAME * max(len(stems), *(len(material.stems(clause)) for clause in same), 1)
-            if most >= least and all(_NOT.search(clause) for clause in same):
-                doubts.add(value.end)
-    return doubts
+def _last_place(number: str) -> float:
+    """Return what one more is worth in the last place that tells: 100 for 1,500 and 1,000, .1 for 12.5."""
+    whole, _, decimals = number.replace(",", "").partition(".")
+    if decimals.strip("0"):
+        return 10.0 ** -len(decimals)
+    return 10.0 ** max(0, min(len(whole) - len(whole.rstrip("0")), len(whole) - 2))
 
 
-def _stems(text: str) -> set[str]:
-    """Return the beginnings of words, and pairs of ideographs, without values and what negates."""
-    bare = _TOKEN.sub(lambda token: " " if _is_value(token[0]) else token[0], _NOT.sub(" ", text.casefold()))
-    pairs = {run[at : at + 2] for run in _CJK.findall(bare) for at in range(len(run) - 1)}
-    return pairs | {word[:4] for word in _WORD.findall(_CJK.sub(" ", bare))}
-
-
-def _plain(token: str) -> str:
-    """Return a token in the form in which two that mean the same are equal."""
-    plain = token.casefold().replace("\\", "/").strip("$€£¥%#@~.,:;-/")
-    plain = plain.removeprefix("./")
-    if _NUMBER.fullmatch(plain) and not plain.count(".") > 1:
-        return _plain_number(plain)
-    return re.sub(r"(?<![\w.])0+(?=\d+\b)", "", plain) if ":" in plain else plain
-
-
-def _plain_number(number: str) -> str:
-    """Return a number without separators of thousands and without zeros that say nothing."""
-    number = re.sub(r"[,](?=\d{3}(?:\D|$))", "", number)
-    number = number.rstrip("0").rstrip(".") if "." in number and number.count(".") == 1 else number
-    number = number.lstrip("0")
-    return number if number[:1].isdigit() else f"0{number}"
-
-
-def _is_small(number: str) -> bool:
-    return number.isdigit() and int(number) < _SMALL
-
-
-def _date_key(date: str) -> tuple[int, ...]:
-    return tuple(sorted(map(int, re.split(r"[-/.]", date))))
+def _date(match: re.Match[str]) -> tuple[int, int, int]:
+    """Return year, month and day, as far as the order tells."""
+    day, month, year = match.groups()[3:] if match[1] is None else match.groups()[2::-1]
+    return int(year), int(month), int(day)
 
 
 def _words(text: str) -> str:

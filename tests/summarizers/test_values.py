@@ -1,4 +1,4 @@
-"""Values of a model's summary that its material does not hold are marked."""
+"""Values of a model's that nothing shows are marked, and lose their mark once something does."""
 
 from __future__ import annotations
 
@@ -6,95 +6,92 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.mutations import KINDS, measure
+from benchmarks.mutations import KINDS, made, measure
 from context_compressor.errors import SummaryRejectedError
 from context_compressor.summarizers.checking import check_values, summarize_checked
-from context_compressor.summarizers.values import MARK, mark_values
+from context_compressor.summarizers.values import MARK, Shown, marked, unmarked
 from tests.summarizers.support import PieceCounter, Scripted, request, segment, user
 
-MATERIAL = """\
+MATERIAL = Shown("""\
 [user]
  Do not change the API in src/api/users.py. Order #W8841 ($1,249.50) for Mei Lin by 2026-03-05, 09:05.
 [call of edit]
  {"path": "/repo/src/utils/dates.py", "new": "def parse_date(value):\\n    return 1", "port": 5432}
 [result of pytest]
  12 passed, 3 failed in 4.20s; tests/test_dates.py:120 AssertionError: expected '+02:00'
- 87.5% covered, 12,000 rows, scanned 2026-01-07T13:20
- 不要拨打电话 13800138000。订单 DD20250117 没有签收。包裹 SF991 已发货。
-"""
+ 87.5% covered, 12,000 rows, scanned 2026-01-07T13:20, context: 280.64MB, 1,370 configurations
+ commit 06edada1bd860d28f479 of October 6, 2025, version 3.23.0, score 0.5883, 10000mAh,20 left
+ {"server_name": "filesystem", "tool_name": "move_file"} class ForeignKey: def formfield
+ 不要拨打电话 13800138000。订单 DD20250117 没有签收。包裹 SF991 已发货。于 2024年3月9日 送达。
+""")
 
 
-def marked(summary: str, material: str = MATERIAL) -> list[str]:
+def doubted(text: str) -> list[str]:
     """Return the last word before each mark."""
-    parts = mark_values(summary, material).text.split(MARK)[:-1]
-    return [part.split()[-1] for part in parts]
+    return [part.split()[-1] for part in marked(text, MATERIAL).split(MARK)[:-1]]
 
 
 @pytest.mark.parametrize(
     "right",
     [
         "order W8841 and #W8841, $1249.50, 1,249.5 and 1249.50 USD",
-        "until 5/3/2026, 2026-3-5, at 9:05 and 09:05, scanned 2026-01-07T13:20",
+        "until 5/3/2026, 2026-3-5, at 9:05 and 09:05, scanned 2026-01-07T13:20, 2025-10-06, 2024-03-09",
         "utils/dates.py, dates.py, `src/utils/dates.py`, /repo/src/utils/dates.py, "
         "/repo/src/api/users.py, ./src/api",
         "line 120 of test_dates.py; test_dates.py:120",
         "\"def parse_date(value): return 1\" and “expected +02:00”, '+02:00'",
-        '"def parse_date ... return 1"',
+        '"def parse_date ... return 1", "AssertionError: … +02:00", "3 failed tests/test_dates.py:120"',
         "12 of them passed, 3 of 5 failed, 4.2 s, 4.20s, 87.5 % and 87.5%, 12k rows, 12000 rows, the 2nd try",
-        "1. one\n2. two\n11. eleven\n### 4711 in a heading\n- 7 files, 2 customers",
+        "280 MB, 281MB, some 1,400 configurations, 1.4k, 0.59, 10,000 mAh, ^3.23, 06edada1bd86",
+        "120-280, $1,249.50–5432, W8841-SF991",
+        "filesystem/move_file and ForeignKey.formfield",
+        "1. one\n2. two\n11. eleven\n- 7 files, 2 customers",
         "11 passed, 13 failed, 99 in all",
-        "Ordinary words and/or client/server, e.g. these, don't count.",
+        "Ordinary words and/or client/server, e.g. these, don't count; passed/failed/scanned.",
         "订单DD20250117的电话13800138000",
         "port=5432, port:5432, (5432), **5432**, `5432`",
-        "a value that is cut short, src/uti… and 471 …",
+        "a value that is cut short, src/uti…, …dec/ba92 and 471 …",
     ],
 )
-def test_another_writing_of_a_value_is_the_same_value(right: str):
-    assert marked(right) == []
+def test_what_can_be_put_together_from_what_stands_there_has_no_mark(right: str):
+    assert doubted(right) == []
 
 
 @pytest.mark.parametrize(
     ("wrong", "values"),
     [
         ("order W8842 for $1,249.40", ["W8842", "$1,249.40"]),
-        ("until 2026-03-06 at 9:06", ["2026-03-06", "9:06"]),
-        ("src/utlis/dates.py and src/api/dates.py", ["src/utlis/dates.py", "src/api/dates.py"]),
+        ("until 2026-03-06 at 9:06, 2025-10-07", ["2026-03-06", "9:06,", "2025-10-07"]),
+        ("src/utlis/dates.py and tests/api/dates.py", ["src/utlis/dates.py", "tests/api/dates.py"]),
         ("line 121 of test_date.py", ["121", "test_date.py"]),
         ("`parse_dates` and **parse_time**", ["`parse_dates`", "**parse_time**"]),
         ('"def parse_date(value): return 2" holds', ['2"']),
+        ('"AssertionError: … +03:00"', ['+03:00"']),
         ("电话 13800138001，订单 DD20250118。", ["13800138001", "DD20250118"]),
-        ("111 passed, 113 failed", ["111", "113"]),
+        ("111 passed, 113 failed, 150 of 300", ["111", "113", "150", "300"]),
+        ("290 MB, some 1,500 configurations, 0.57", ["290", "1,500", "0.57"]),
+        ("120-283, W8841-SF992", ["120-283", "W8841-SF992"]),
+        ("filesystem/copy_file", ["filesystem/copy_file"]),
     ],
 )
-def test_what_the_material_does_not_hold_is_marked_behind_it(wrong: str, values: list[str]):
-    assert marked(wrong) == values
+def test_what_stands_nowhere_is_marked_behind_it(wrong: str, values: list[str]):
+    assert [word.rstrip(",") for word in doubted(wrong)] == [value.rstrip(",") for value in values]
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("- Change the API in src/api/users.py.", ["src/api/users.py"]),
-        ("- The API in src/api/users.py must not change.", []),
-        ("- Keep the API in src/api/users.py.", []),
-        ("- 拨打电话 13800138000", ["13800138000"]),
-        ("- 不能拨打电话 13800138000", []),
-        ("- 订单 DD20250117 已签收", ["DD20250117"]),
-        ("- 包裹 SF991 已发货", []),
-        ("- src/api/users.py has the routes of the service", []),
-        ("- API: src/api/users.py", []),
-    ],
-)
-def test_a_negation_that_is_lost_marks_the_values_of_its_sentence(text: str, values: list[str]):
-    assert [word.rstrip(".") for word in marked(text)] == values
+def test_a_mark_goes_when_a_later_part_shows_the_value_and_no_other_goes():
+    text = '- order W8877 (?) and "is open now" (?), **W8878** (?), W8841, whose (?) is that'
+    later = Shown("order W8877\n... W8878 (?) is open now")
+    assert unmarked(text, later) == '- order W8877 and "is open now", **W8878** (?), W8841, whose (?) is that'
+    assert unmarked(text, Shown("")) == text
 
 
-def test_a_number_in_parts_with_a_unit_is_read():
-    assert marked("4,2k and 1.2.3m", "nothing") == ["4,2k", "1.2.3m"]
-
-
-def test_what_is_told_both_ways_is_not_marked():
-    told = "Do not delete a_1.csv.\nLater: delete a_1.csv now, it is saved."
-    assert marked("- Delete a_1.csv", told) == []
+@given(st.text(alphabet='ab1 2,./:-_"`不。\n', max_size=300), st.text(alphabet="ab1 2,.\n", max_size=50))
+def test_marks_are_set_and_taken_away_without_touching_the_text(text: str, shown: str):
+    assert marked(text, Shown(text)) == text
+    told = marked(text, Shown(shown))
+    assert told.replace(MARK, "") == text
+    assert unmarked(told, Shown(text)) == text
+    assert unmarked(told, Shown(shown)) == told
 
 
 def test_marks_stay_where_an_earlier_summary_has_them_and_are_not_doubled():
@@ -130,25 +127,18 @@ def test_all_that_the_model_was_shown_is_material(field: str):
     assert check_values("W8841, W1x", asked) == "W8841, W1x"
 
 
-@given(st.text(alphabet='ab1 2,./:-_"`不。\n', max_size=300))
-def test_what_is_quoted_word_for_word_has_no_mark(text: str):
-    assert mark_values(text, text).marked == 0
-
-
 @pytest.mark.variants(3)
 @pytest.mark.parametrize("piece", ["a_1 ", "1,2,", '"a b" ', "/a", "1:2", "不 1。", "a.b", "-- 1", "…"])
-def test_a_megabyte_is_read_in_linear_time(piece: str):
-    text = piece * (2**19 // len(piece))
-    mark_values(text, "nothing")
-    mark_values("a_1 12", text)
+def test_a_long_text_is_read_in_linear_time(piece: str):
+    text = piece * (2**17 // len(piece))
+    marked(text, Shown("nothing"))
+    unmarked("a_1 (?) 12", Shown(text))
 
 
-def test_of_a_thousand_mutations_nearly_all_are_marked_and_hardly_a_right_value():
-    figures = measure(1_000, seed=7)
-    caught = {kind: figures.caught[kind] / figures.made[kind] for kind in KINDS}
+def test_of_a_thousand_mutations_nearly_all_are_marked_and_no_right_value():
+    figures = measure(made(250, seed=7), 1_000, seed=7)
     assert figures.made.total() == 1_000
-    assert caught["digit"] >= 0.95
-    assert caught["path"] >= 0.95
-    assert caught["negation"] >= 0.9
-    assert caught["negation in Chinese"] >= 0.9
-    assert figures.mistaken <= 0.005 * figures.values
+    assert {kind: figures.caught[kind] >= 0.95 * figures.made[kind] for kind in KINDS} == dict.fromkeys(
+        KINDS, True
+    )
+    assert figures.mistaken == []
