@@ -33,6 +33,8 @@ class Said(NamedTuple):
     output_tokens: int = 0
     finish_reason: str | None = None
     """`length`: the answer was cut."""
+    cached_tokens: int = 0
+    """Of the tokens read, those that came out of the provider's prompt cache."""
 
 
 Ask = Callable[[str, str, int | None], Awaitable[Said]]
@@ -67,7 +69,8 @@ class AskedModel(ProviderSummarizer):
         return fault_of(error) or Fault("unreadable", f"{type(error).__name__}: {error}")
 
     def _read(self, answer: Said) -> Answer:
-        return as_answer(answer.text, None, answer.finish_reason, (answer.input_tokens, answer.output_tokens))
+        tokens = (answer.input_tokens, answer.output_tokens, answer.cached_tokens)
+        return as_answer(answer.text, None, answer.finish_reason, tokens)
 
     def _keys(self) -> list[object]:
         return []
@@ -81,6 +84,11 @@ class Own(NamedTuple):
     ask: Ask
     """Asks it apart, with the request's client, key, headers and timeouts, and never through an adapter of
     this library."""
+    again: Callable[[Any], Ask] | None = None
+    """Returns what sends `last` once more with a user's message behind it; its instructions are empty then.
+    Raises `SummarizerError` where that is not possible."""
+    last: Any = None
+    """What was sent last in the conversation, as the adapter noted it; `Conversations.view` puts it here."""
 
 
 _AT_HAND: ContextVar[Own | None] = ContextVar("context_compressor_own_model", default=None)
@@ -129,6 +137,32 @@ class OwnModel:
             self._models.pop(next(iter(self._models)))
         model.counter = self.counter
         return await model.summarize(request)
+
+    @property
+    def last(self) -> Any:
+        """What was sent last in the conversation at hand; None: nothing, or nobody noted it."""
+        own = _AT_HAND.get()
+        return None if own is None else own.last
+
+    async def in_place(self, text: str, max_tokens: int) -> Summary:
+        """Return what the model answers to its last request with a user's message behind it.
+
+        System, tools, messages and reasoning settings are those of that request, so that they come out of the
+        provider's prompt cache.
+
+        Args:
+            text: the message.
+            max_tokens: what the answer may take, what it reasons beside.
+
+        Raises:
+            SummarizerError: there is no last request, or it cannot be sent so: it forces a tool or a schema,
+                or was of another list. Else as `AskedModel.summarize`.
+        """
+        own = _AT_HAND.get()
+        if own is None or own.again is None or own.last is None:
+            raise SummarizerError("there is no last request of the agent's to which a message could be added")
+        model = AskedModel(own.name, own.again(own.last))
+        return await model.write([{"role": "user", "content": text}], max_tokens)
 
 
 async def _ask_at_hand(instructions: str, asked: str, room: int | None) -> Said:

@@ -94,6 +94,8 @@ class Conversation:
     """The key that its events carry."""
     left_at: float | None = None
     """When lists began to say something else in its place, in seconds since 1970; None: they do not."""
+    sent: Any = field(default=None, repr=False)
+    """What an adapter sent last for it, and had an answer to; not saved."""
 
     @property
     def has_left(self) -> bool:
@@ -264,6 +266,7 @@ class Conversations:
         filled, spoken = said, None
         if fill is not None:
             filled, spoken = fill(said, found.best.notes), spoken_of(self.form.pieces(said))
+        own = None if own is None else own._replace(last=found.best.sent)
         asked = Shown([], found.best, filled, system, state is not None, may_offer, model, own=own)
         return await self._show(asked, found, spoken)
 
@@ -366,13 +369,19 @@ class Conversations:
 
     # After the request
 
-    async def record_usage(self, shown: Shown, prompt_tokens: object) -> None:
+    async def record_usage(self, shown: Shown, prompt_tokens: object, sent: Any = None) -> None:
         """Note how many tokens the provider counted for a request; what is no such number says nothing.
 
         Nor does a number that comes when the conversation has gone on, and with it the view that is counted.
         To be called for each request that was taken: a model that takes one without our tools, after it
         refused them, is remembered.
+
+        Args:
+            shown: the request.
+            prompt_tokens: what the provider counted.
+            sent: all that was sent; the next request's `Own.last`.
         """
+        shown.conversation.sent = sent
         if shown.follows_refused_tools:
             self._without_tools[shown.model] = None
             while len(self._without_tools) > MOST:
@@ -514,6 +523,7 @@ class Conversations:
         while len(self._known) > MOST:
             self._known.popitem(last=False)
         for one in list(self._known.values())[:-MOST_MEMORIES]:
+            one.sent = None
             if isinstance(one.state, KeptState):
                 one.state.kept = None
         return left

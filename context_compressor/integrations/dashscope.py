@@ -25,6 +25,8 @@ __all__ = ["compressed", "stats_of"]
 
 GenerationT = TypeVar("GenerationT", bound=type[dashscope.Generation] | type[dashscope.AioGeneration])
 
+_OF_CALLER = ("api_key", "base_address", "headers", "request_timeout", "session", "workspace")
+"""How a request is sent, and as whom."""
 _KEPT = "_context_compressor"
 
 
@@ -107,8 +109,7 @@ def _awaited(given: Callable[..., Any], compression: Compression) -> Any:
         talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
         if talk is None:
             return await given(*args, **kwargs)
-        send = partial(_send, given)
-        sender = Sender(send, send, is_blocking=False)
+        sender = _sender(given, request, is_blocking=False)
         if request.get("stream"):
             return sender.events(talk, await sender.open(talk))
         return await sender.ask(talk)
@@ -122,8 +123,7 @@ def _blocking(given: Callable[..., Any], compression: Compression) -> Any:
         talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
         if talk is None:
             return given(*args, **kwargs)
-        send = partial(_send, given)
-        sender = Sender(send, send, is_blocking=True)
+        sender = _sender(given, request, is_blocking=True)
         if request.get("stream"):
             return each(sender.events(talk, run_through(sender.open(talk))))
         return run_through(sender.ask(talk))
@@ -136,6 +136,15 @@ def _arguments(given: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     found = dict(inspect.signature(given).bind(*args, **kwargs).arguments)
     more = found.pop("kwargs", {})
     return {**found, **more}
+
+
+def _sender(given: Callable[..., Any], request: dict[str, Any], *, is_blocking: bool) -> Sender:
+    def send_apart(sent: dict[str, Any]) -> Any:
+        """What was sent earlier goes out as this request does."""
+        kept = {name: value for name, value in sent.items() if name not in _OF_CALLER}
+        return given(**kept, **{name: request[name] for name in _OF_CALLER if name in request})
+
+    return Sender(partial(_send, given), send_apart, is_blocking)
 
 
 def _send(given: Callable[..., Any], request: dict[str, Any]) -> Any:

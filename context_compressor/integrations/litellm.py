@@ -234,7 +234,7 @@ def _remember(kept: OrderedDict[str, T], name: str, one: T) -> None:
 def _own(kwargs: Mapping[str, Any]) -> Own:
     """Return the model of a call, asked with that call's arguments, past what was to watch over that."""
     kept = {name: value for name, value in kwargs.items() if name not in _OF_CALL and value is not None}
-    return Own(str(kwargs.get("model")), _asking(kept, {}))
+    return Own(str(kwargs.get("model")), _asking(ChatWire().apart(kept), {}))
 
 
 def _asked(model: str | Mapping[str, Any]) -> AskedModel:

@@ -153,7 +153,8 @@ def read_completion(answer: Any) -> Answer:
         detail = getattr(answer, "error", None) or answer
         raise Fault("empty", f"the answer is no chat completion: {detail!r}") from None
     usage = getattr(answer, "usage", None)
-    counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
+    cached = getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", 0)
+    counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0), cached)
     return as_answer(content, refusal, finish_reason, counts)
 
 

@@ -55,6 +55,8 @@ class Summary:
     """Tokens read, as the model reported them; 0 when unknown."""
     output_tokens: int = 0
     """Tokens written, as the model reported them; 0 when unknown."""
+    cached_tokens: int = 0
+    """Of the tokens read, those that came out of the provider's prompt cache, as the model reported them."""
 
 
 @runtime_checkable

@@ -83,6 +83,8 @@ class Answer(NamedTuple):
     finish_reason: str | None
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    """Of the tokens read, those that came out of the provider's prompt cache."""
 
 
 class ProviderSettings(TypedDict, total=False):
@@ -117,6 +119,8 @@ def as_answer(
 ) -> Answer:
     """Return what a model wrote, from the fields of an answer that SDKs call alike.
 
+    `tokens`: those read and written, and where it is known those that were cached.
+
     Raises:
         Fault: the model refused, or a filter held the answer back.
     """
@@ -127,8 +131,8 @@ def as_answer(
     if isinstance(content, list):  # others of its parts hold reasoning
         parts = (part for part in content if isinstance(part, Mapping) and part.get("type", "text") == "text")
         content = "".join(str(part.get("text") or "") for part in parts)
-    read, written = (given if isinstance(given, int) else 0 for given in tokens)
-    return Answer(content if isinstance(content, str) else "", finish_reason, read, written)
+    counts = (given if isinstance(given, int) else 0 for given in tokens)
+    return Answer(content if isinstance(content, str) else "", finish_reason, *counts)
 
 
 class ProviderSummarizer(ABC):
@@ -199,8 +203,14 @@ class ProviderSummarizer(ABC):
             SummarizerTimeoutError: no attempt was answered in time.
             SummarizerError: no attempt gave a summary; the text names the model and the cause, never the key.
         """
-        messages = build_prompt(request, self.counter).messages()
-        room = answer_room(request.max_tokens)
+        prompt = build_prompt(request, self.counter)
+        return await self.write(prompt.messages(), answer_room(request.max_tokens))
+
+    async def write(self, messages: list[dict[str, str]], room: int) -> Summary:
+        """Return what the model answers to these messages in at most `room` tokens, what it reasons beside.
+
+        Raises: as `summarize`.
+        """
         with paying(self) as paid:
             async with self._connected() as client:
                 had_room = self._reasons
@@ -214,7 +224,7 @@ class ProviderSummarizer(ABC):
                 hint = "; it reasoned to the end: raise reasoning_tokens" if is_cut else ""
                 raise self._error(f"the answer holds no text (finish_reason {answer.finish_reason!r}){hint}")
         text = drop_torn_end(answer.text) if is_cut else answer.text
-        return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
+        return Summary(text, paid.input_tokens, paid.output_tokens, answer.cached_tokens)
 
     async def aclose(self) -> None:  # noqa: B027  # most subclasses have nothing to close
         """Do nothing: what a call opens is closed after it, and a client of yours is not ours to close."""

@@ -8,12 +8,28 @@ import logging
 from typing import Any
 
 import pytest
+from anthropic.types import Message
+from dashscope.api_entities.dashscope_response import Choice, GenerationOutput, GenerationResponse
+from dashscope.api_entities.dashscope_response import Message as DashMessage
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
 
-from context_compressor import CompressedMemory, CompressionConfig, Msg, compress_messages
-from context_compressor.errors import InvalidArgumentError
+from context_compressor import (
+    CompressedMemory,
+    CompressionConfig,
+    Msg,
+    Summary,
+    SummaryRequest,
+    compress_messages,
+)
+from context_compressor.errors import InvalidArgumentError, SummarizerError
 from context_compressor.integrations.asked import Own, OwnModel, Said, as_summarizer, at_hand
+from context_compressor.integrations.clients.chat import ChatWire
+from context_compressor.integrations.clients.generation import GenerationWire
+from context_compressor.integrations.clients.messages import MessagesWire
+from context_compressor.integrations.clients.responses import ResponsesWire
 from context_compressor.integrations.conversations import Conversations
-from tests.integrations.clients_support import Api
+from tests.integrations.clients_support import CHAT, GENERATION, MESSAGES, RESPONSES, Api
 from tests.integrations.test_clients import every_api, every_way
 from tests.integrations.test_clients_apart import LONG
 from tests.support.model_server import ModelServer, status
@@ -219,3 +235,130 @@ async def test_rules_send_no_request_and_a_model_that_fails_gives_way_to_them(ap
         assert any(map(is_summary, server.requests)) == (word == "own")
         assert any(event.kind == "failure" for event in events) == (word == "own")
         assert events[-1].kind == "compress"
+
+
+# In place
+
+
+class InPlace:
+    """Adds its question to the last request, as whoever edits notes in place does."""
+
+    remote = takes_attempts = True
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        try:
+            return await OwnModel().in_place("What of this is to be kept?", 700)
+        except SummarizerError as error:
+            self.failures.append(str(error))
+            raise
+
+
+TEXTS: dict[str, Any] = {"chat": "messages", "responses": "input", "messages": "messages", "dashscope": ""}
+
+
+def said_in(api: Api, received: Received) -> list[Any]:
+    body = received.json
+    return list(body["input"]["messages"] if api is GENERATION else body[TEXTS[api.name]])
+
+
+@every_api
+@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
+async def test_in_place_is_the_last_request_with_a_message_behind_it(api: Api, asynchronous: bool) -> None:
+    """Tools, system and reasoning settings are in it as they were; what is for the answer alone is not."""
+    tells = WITH[api.name] | {name: "auto" for name in ("tool_choice",) if api is not MESSAGES}
+    tells = {name: value for name, value in tells.items() if name not in ("response_format", "text", "n")}
+    async with (
+        ModelServer(lambda messages: SUMMARY if "to be kept" in str(messages[-1]) else "Well.") as server,
+        api.open(server, asynchronous, max_total_tokens=8_000, summarizer=InPlace()) as client,
+    ):
+        for length in (10, 60):
+            turn = await api.ask(client, LONG[:length], stream=True, asynchronous=asynchronous, **tells)
+        stats = api.stats_of(client)
+    assert server.refusals == []
+    first, asked, last = server.requests
+    assert stats.summarizer_calls == 1
+    assert stats.summarizer_input_tokens == wire_of(asked.path).count(asked)
+    assert said_in(api, asked)[:-1] == said_in(api, first)
+    assert "What of this is to be kept?" in json.dumps(said_in(api, asked)[-1])
+    assert asked.tools == first.tools != []
+    assert not asked.streams
+    for name in ("system", "thinking", "instructions", "model"):
+        assert asked.json.get(name) == first.json.get(name)
+    for name in ("stop", "stop_sequences", "metadata", "tool_choice", "truncation"):
+        assert name not in {**asked.json, **asked.json.get("parameters", {})}
+    assert asked.json.get("max_tokens", 700) >= 700
+    assert not asked.json.get("store")
+    assert "the model of the agent wrote that" in json.dumps(last.json)
+    assert turn.text == "Well."
+
+
+@pytest.mark.parametrize(
+    ("api", "first", "then", "why"),
+    [
+        (CHAT, {"tool_choice": "required"}, {}, "its tool_choice forces the answer"),
+        (CHAT, {"response_format": FORM}, {}, "its response_format forces the answer"),
+        (CHAT, {"model": "other"}, {}, "of another list"),
+        (CHAT, {"tools": []}, {}, "of another list"),
+        (RESPONSES, {"text": FORMAT}, {}, "its text forces the answer"),
+        (RESPONSES, {"instructions": "Be brief."}, {}, "of another list"),
+        (MESSAGES, {"tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}}, {}, "its tool_choice"),
+        (MESSAGES, {"system": "You serve Anna."}, {"system": "You serve Bert."}, "of another list"),
+        (GENERATION, None, {}, "there is no last request"),
+    ],
+    ids=str,
+)
+async def test_where_it_cannot_be_in_place_that_is_said(api: Api, first: Any, then: Any, why: str) -> None:
+    """And nothing is sent: no word of another list goes out."""
+    writer = InPlace()
+    async with (
+        ModelServer(lambda messages: "Well.") as server,
+        api.open(server, True, max_total_tokens=8_000, summarizer=writer) as client,
+    ):
+        for length, more in ((10, first), (60, then)):
+            if more is not None:
+                await api.ask(client, LONG[:length], stream=False, asynchronous=True, **more)
+    assert writer.failures
+    assert all(why in failure for failure in writer.failures)
+    assert "to be kept" not in str([received.json for received in server.requests])
+
+
+def test_what_came_out_of_the_cache_is_told() -> None:
+    message = {"role": "assistant", "content": "Kept."}
+    chat = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+    spent = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+    choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+    text = {"type": "output_text", "text": "Kept.", "annotations": []}
+    item = {"id": "i", "type": "message", "role": "assistant", "status": "completed", "content": [text]}
+    read = {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 7, "cache_write_tokens": 0}}
+    response = {"id": "1", "created_at": 1, "model": "m", "object": "response", "output": [item]}
+    said = {"id": "1", "type": "message", "model": "m", "stop_reason": "end_turn", "stop_sequence": None}
+    usage = {"input_tokens": 2, "cache_read_input_tokens": 7, "output_tokens": 2}
+    replies = {
+        ChatWire(): ChatCompletion.model_validate(
+            {**chat, "choices": choices, "usage": {**spent, "prompt_tokens_details": {"cached_tokens": 7}}}
+        ),
+        ResponsesWire(): Response.model_validate(
+            {
+                **{**response, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []},
+                "usage": {
+                    **read,
+                    "output_tokens": 2,
+                    "output_tokens_details": {"reasoning_tokens": 0},
+                    "total_tokens": 11,
+                },
+            }
+        ),
+        MessagesWire(): Message.model_validate(
+            {**said, "role": "assistant", "content": [{"type": "text", "text": "Kept."}], "usage": usage}
+        ),
+        GenerationWire(): GenerationResponse(
+            status_code=200,
+            output=GenerationOutput(choices=[Choice("stop", DashMessage("assistant", "Kept."))]),
+            usage={"input_tokens": 9, "output_tokens": 2, "prompt_tokens_details": {"cached_tokens": 7}},
+        ),
+    }
+    for wire, reply in replies.items():
+        assert wire.written(reply)._replace(finish_reason=None) == Said("Kept.", 9, 2, None, 7), wire

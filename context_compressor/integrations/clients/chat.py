@@ -15,6 +15,7 @@ from context_compressor.integrations.clients.wire import (
     Heard,
     Reader,
     changed,
+    check_free,
     less,
     listed,
     plain,
@@ -25,13 +26,12 @@ from context_compressor.summarizers.openai import read_completion
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _OF_ANSWER = (
-    *_LIMITS,
     *("stream", "stream_options", "incremental_output", "n", "stop", "response_format", "metadata", "store"),
     *("tool_choice", "parallel_tool_calls", "function_call", "web_search_options", "enable_search"),
     *("search_options", "plugins", "modalities", "audio", "prediction", "logprobs", "top_logprobs"),
     "logit_bias",
 )
-"""What a request says of its own answer alone."""
+"""What a request says of its own answer alone, but for its length."""
 CUT_OFF = ("length", "content_filter")
 
 
@@ -69,17 +69,26 @@ class ChatRequests:
                 sent["tool_choice"] = "none"
         return sent
 
-    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
-        messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
-        kept = less(request, *_OF_ANSWER, "messages", "tools", "functions")
-        return {**kept, "messages": messages, **self._limit(request, room)}
+    def apart(self, request: Mapping[str, Any]) -> Dict:
+        return less(request, *_OF_ANSWER, "messages", "tools", "functions")
 
-    def _limit(self, request: Mapping[str, Any], room: int | None) -> Dict:
-        """Return the length of an answer, in the field that the caller has it in."""
-        if room is None:
-            return {}
-        named = next((name for name in _LIMITS if request.get(name) is not None), "max_tokens")
-        return {named: room + ((request.get("thinking") or {}).get("budget_tokens") or 0)}
+    def again(self, sent: Mapping[str, Any]) -> Dict:
+        choice = sent.get("tool_choice") or sent.get("function_call")
+        form = plain(sent.get("response_format")) or {}
+        check_free(
+            tool_choice=choice not in (None, "auto", "none"),
+            response_format=form.get("type", "text") != "text",
+        )
+        return less(sent, *_OF_ANSWER)
+
+    def asking(self, kept: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        said = [("system", instructions), ("user", text)]
+        messages = [{"role": role, "content": content} for role, content in said if content]
+        made = {**less(kept, *_LIMITS), "messages": [*kept.get("messages", ()), *messages]}
+        if room is not None:
+            named = next((name for name in _LIMITS if kept.get(name) is not None), "max_tokens")
+            made[named] = room + ((kept.get("thinking") or {}).get("budget_tokens") or 0)
+        return made
 
     def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:  # noqa: ARG002
         attached = [answer.attached for answer in answers if answer.attached is not None]
@@ -176,7 +185,8 @@ class ChatWire(ChatRequests):
 
     def written(self, reply: Any) -> Said:
         answer = read_completion(reply)
-        return Said(answer.text, answer.input_tokens, answer.output_tokens, answer.finish_reason)
+        spent = (answer.input_tokens, answer.output_tokens)
+        return Said(answer.text, *spent, answer.finish_reason, answer.cached_tokens)
 
     def refusal(self, reply: Any) -> str | None:  # noqa: ARG002
         return None  # the SDK raises

@@ -30,8 +30,8 @@ class GenerationWire(ChatRequests):
     def takes_tools(self, request: Mapping[str, Any]) -> bool:
         return super().takes_tools(request) and request.get("result_format") == "message"
 
-    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
-        return {**super().apart(request, instructions, text, room), "result_format": "message"}
+    def asking(self, kept: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        return {**super().asking(kept, instructions, text, room), "result_format": "message"}
 
     def written(self, reply: Any) -> Said:
         if reply.status_code != HTTPStatus.OK:
@@ -40,7 +40,8 @@ class GenerationWire(ChatRequests):
         if choice is None:
             raise Fault("empty", f"the answer holds no message: {reply!r:.200}")
         spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0))
-        return Said(choice["message"]["content"] or "", *spent, choice.get("finish_reason"))
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+        return Said(choice["message"]["content"] or "", *spent, choice.get("finish_reason"), cached)
 
     def refusal(self, reply: Any) -> str | None:
         status = reply.get("status_code") if isinstance(reply, Mapping) else None

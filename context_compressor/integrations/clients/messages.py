@@ -15,6 +15,7 @@ from context_compressor.integrations.clients.wire import (
     Heard,
     Reader,
     changed,
+    check_free,
     done_by_server,
     less,
     listed,
@@ -70,15 +71,29 @@ class MessagesWire:
                 sent["tool_choice"] = {"type": "none"}
         return sent
 
-    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
-        kept = _free(less(request, *_OF_LIST), room)
-        return {**kept, "system": instructions, "messages": [{"role": "user", "content": text}]}
+    def apart(self, request: Mapping[str, Any]) -> Dict:
+        return _free(less(request, *_OF_LIST))
+
+    def again(self, sent: Mapping[str, Any]) -> Dict:
+        choice, config = sent.get("tool_choice") or {}, sent.get("output_config") or {}
+        check_free(
+            tool_choice=choice.get("type") in ("any", "tool"),
+            output_format=sent.get("output_format") or config.get("format"),
+        )
+        return _free(sent)
+
+    def asking(self, kept: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        messages = [*kept.get("messages", ()), {"role": "user", "content": text}]
+        budget = (kept.get("thinking") or {}).get("budget_tokens") or 0
+        made = {**kept, "messages": messages, "max_tokens": (room or _SUMMARY_TOKENS) + budget}
+        return {**made, "system": instructions} if instructions else made
 
     def written(self, reply: Any) -> Said:
         text = "".join(block.text for block in reply.content if block.type == "text")
         heard = _heard([], reply.stop_reason, reply.usage, None)
         reason = "length" if reply.stop_reason in _CUT_OFF[:2] else reply.stop_reason
-        return Said(text, int(str(heard.prompt_tokens)), reply.usage.output_tokens, reason)
+        cached = reply.usage.cache_read_input_tokens or 0
+        return Said(text, int(str(heard.prompt_tokens)), reply.usage.output_tokens, reason, cached)
 
     def refusal(self, reply: Any) -> str | None:  # noqa: ARG002
         return None  # the SDK raises
@@ -142,12 +157,10 @@ class MessagesWire:
         return MessagesReader(names)
 
 
-def _free(request: Mapping[str, Any], room: int | None) -> Dict:
-    """Return a request without what it says of its own answer; `room` bounds that, beside what is thought."""
-    thinking = request.get("thinking") or {}
-    kept = {**less(request, *_OF_ANSWER), "max_tokens": room or _SUMMARY_TOKENS}
-    kept["max_tokens"] += thinking.get("budget_tokens") or 0
-    if "output_config" in kept:
+def _free(request: Mapping[str, Any]) -> Dict:
+    """Return a request without what it says of its own answer."""
+    kept = less(request, *_OF_ANSWER)
+    if kept.get("output_config"):
         kept["output_config"] = less(kept["output_config"], "format")
     return kept
 

@@ -16,6 +16,7 @@ from context_compressor.integrations.clients.wire import (
     Heard,
     Reader,
     changed,
+    check_free,
     done_by_server,
     less,
     listed,
@@ -100,17 +101,31 @@ class ResponsesWire:
                 sent["tool_choice"] = "none"
         return sent
 
-    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
-        kept = _free(less(request, "input", "instructions", "tools", "prompt"), room)
-        return {**kept, "instructions": instructions, "input": [{"role": "user", "content": text}]}
+    def apart(self, request: Mapping[str, Any]) -> Dict:
+        return less(request, *_OF_ANSWER, "input", "instructions", "tools", "prompt")
+
+    def again(self, sent: Mapping[str, Any]) -> Dict:
+        form = (plain(sent.get("text")) or {}).get("format") or {}
+        check_free(
+            tool_choice=sent.get("tool_choice") not in (None, "auto", "none"),
+            text=form.get("type", "text") != "text",
+        )
+        return less(sent, *_OF_ANSWER)
+
+    def asking(self, kept: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        listed = [*kept.get("input", ()), {"role": "user", "content": text}]
+        made = {**kept, "input": listed, "store": False}
+        made |= {"instructions": instructions} if instructions else {}
+        return made if room is None else {**made, "max_output_tokens": room}
 
     def written(self, reply: Any) -> Said:
         if (refusal := self.refusal(reply)) is not None:
             raise Fault("status", refusal, 200)
         usage, cut = reply.usage, reply.incomplete_details
         spent = (usage.input_tokens, usage.output_tokens) if usage else (0, 0)
+        cached = usage.input_tokens_details.cached_tokens if usage and usage.input_tokens_details else 0
         reason = None if cut is None else "length" if cut.reason == "max_output_tokens" else cut.reason
-        return Said(str(reply.output_text), spent[0], spent[1], reason)
+        return Said(str(reply.output_text), spent[0], spent[1], reason, cached or 0)
 
     def refusal(self, reply: Any) -> str | None:
         if getattr(reply, "type", None) == "error":
@@ -177,12 +192,6 @@ class ResponsesWire:
 
     def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:  # noqa: ARG002
         return ResponsesReader(names, lambda first, last: _note(self._last, first, last))
-
-
-def _free(request: Mapping[str, Any], room: int | None) -> Dict:
-    """Return a request without what it says of its own answer, which nobody keeps and `room` bounds."""
-    kept = {**less(request, *_OF_ANSWER), "store": False}
-    return kept if room is None else {**kept, "max_output_tokens": room}
 
 
 def _note(noted: OrderedDict[str, Any], key: str, value: Any) -> None:

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from context_compressor.errors import InvalidArgumentError, LoopError
+from context_compressor.errors import InvalidArgumentError, LoopError, SummarizerError
 from context_compressor.integrations.asked import Ask, Own, Said, check_tools
 from context_compressor.integrations.clients.wire import (
     Answer,
@@ -100,6 +100,15 @@ def stats_of(compressions: Sequence[Compression], key: str | None) -> Compressio
     return None
 
 
+class Sent(NamedTuple):
+    """What was sent last for a conversation."""
+
+    request: Dict
+    """With the view in it."""
+    asked: Mapping[str, Any]
+    """The caller's request."""
+
+
 class Talk:
     """One request of the caller's, until there is a reply for him. Nothing here sends anything."""
 
@@ -122,6 +131,7 @@ class Talk:
         self._shown: Shown | None = None
         """What the next request is made of, or the last one was."""
         self._is_next = False
+        self._sent: Sent | None = None
         self._inside: list[Dict] = []
         """What was answered inside."""
         self._rounds = 0
@@ -129,10 +139,32 @@ class Talk:
         """Names of our tools whose calls are answered."""
         self._spent: Any = None
 
-    def own(self, send: Callable[[Dict], Any], *, is_blocking: bool) -> Own:
-        """Return the caller's model, as a request of the library's own asks it."""
-        ask = asker(self.wire, self._request, send, is_blocking=is_blocking)
-        return Own(str(self._request.get("model")), ask)
+    def own(self, send: Callable[[Dict], Any], is_blocking: bool) -> Own:
+        """Return the caller's model, as requests of the library's own ask it by way of `asker`."""
+        wire = self.wire
+
+        def again(last: Sent) -> Ask:
+            if not self._goes_on(last.asked):
+                raise SummarizerError("the last request cannot be sent again: it was of another list")
+            return asker(wire, wire.again(last.request), send, is_blocking=is_blocking)
+
+        apart = asker(wire, wire.apart(self._request), send, is_blocking=is_blocking)
+        return Own(str(self._request.get("model")), apart, again)
+
+    def _goes_on(self, earlier: Mapping[str, Any]) -> bool:
+        """Tell whether this request says all that an earlier one of the caller's did, to the same model."""
+        said = self.wire.said(earlier) or []
+        digests = [
+            digest_of(
+                [
+                    {"role": str(one.get("model")), "content": self.wire.system(one) or ""},
+                    *wires_of(one.get("tools") or ()),
+                    *wires_of(listed),
+                ]
+            )
+            for one, listed in ((earlier, said), (self._request, self._said[: len(said)]))
+        ]
+        return digests[0] == digests[1]
 
     async def request(self, own: Own | None = None) -> Dict:
         """Return what is to be sent now.
@@ -159,7 +191,9 @@ class Talk:
         self._is_next = False
         schemas = self._offer(self._shown)
         is_last = self._rounds >= MOST_ROUNDS
-        return self.wire.request(self._request, self._shown.messages, schemas, is_last)
+        request = self.wire.request(self._request, self._shown.messages, schemas, is_last)
+        self._sent = Sent(request, self._request)
+        return request
 
     def _offer(self, shown: Shown) -> list[Any]:
         ours = TOOL_NAMES - {COMPRESS_TOOL} - self.wire.named(self._request)
@@ -202,7 +236,7 @@ class Talk:
         """Take note of a reply; tell whether it is to be asked again, since it called only ours."""
         assert self._shown is not None
         try:
-            await self._conversations.record_usage(self._shown, heard.prompt_tokens)
+            await self._conversations.record_usage(self._shown, heard.prompt_tokens, self._sent)
         except Exception:
             logger.warning("usage was not recorded", exc_info=True)
         kept_apart(heard, self.wire.said_calls(heard), self.wire.call_key, self.names)
@@ -271,18 +305,18 @@ class Talk:
         return answers
 
 
-def asker(wire: Wire, request: Mapping[str, Any], send: Callable[[Dict], Any], *, is_blocking: bool) -> Ask:
-    """Return what asks the model of a request, apart from that.
+def asker(wire: Wire, kept: Mapping[str, Any], send: Callable[[Dict], Any], *, is_blocking: bool) -> Ask:
+    """Return what asks a model for something of the library's own.
 
     Args:
         wire: the API.
-        request: whose model is asked.
+        kept: what goes into each request: whom it goes to, and what `Wire.apart` or `again` left.
         send: sends a request past the wrapped client, not streamed.
         is_blocking: whether that blocks.
     """
 
     async def ask(instructions: str, text: str, room: int | None) -> Said:
-        sent = wire.apart(request, instructions, text, room)
+        sent = wire.asking(kept, instructions, text, room)
         return wire.written(await (asyncio.to_thread(send, sent) if is_blocking else send(sent)))
 
     return ask
@@ -312,7 +346,7 @@ class Sender:
     async def open(self, talk: Talk) -> Any:
         """Send the request; if it is refused, mend it and send it once more. Return the reply."""
         while True:
-            own = talk.own(self.send_apart, is_blocking=self.is_blocking)
+            own = talk.own(self.send_apart, self.is_blocking)
             request = await self.own(talk.request(own))
             try:
                 reply = self.send(request)

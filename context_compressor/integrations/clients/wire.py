@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
+from context_compressor.errors import SummarizerError
 from context_compressor.integrations.asked import Said
 from context_compressor.messages.forms import FormName
 from context_compressor.messages.wire import get
@@ -140,15 +141,25 @@ class Wire(Protocol):
         """
         ...
 
-    def apart(self, request: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
-        """Return a request of the library's own to the model of the caller's.
+    def apart(self, request: Mapping[str, Any]) -> Dict:
+        """Return a request without what it says to the model, and without what is for its answer alone."""
+        ...
 
-        It has nothing of what he says in his, nor what is for his answer alone.
+    def again(self, sent: Mapping[str, Any]) -> Dict:
+        """Return what was sent without what is for its answer alone.
+
+        Raises:
+            SummarizerError: it forces a tool, or the form of the answer.
+        """
+        ...
+
+    def asking(self, kept: Mapping[str, Any], instructions: str, text: str, room: int | None) -> Dict:
+        """Return a request that asks for something of the library's own.
 
         Args:
-            request: the caller's.
-            instructions: what instructs the model.
-            text: what it is to answer.
+            kept: what `apart` or `again` left of another one.
+            instructions: what instructs the model; empty: as it was instructed.
+            text: the user's message, behind those that are there.
             room: how many tokens the answer may take.
         """
         ...
@@ -205,6 +216,20 @@ class Wire(Protocol):
 def less(request: Mapping[str, Any], *names: str) -> Dict:
     """Return a request without these fields."""
     return {name: value for name, value in request.items() if name not in names}
+
+
+def check_free(**forced: object) -> None:
+    """Check that a request leaves it to the model what it answers.
+
+    Args:
+        forced: what may force it, by the name of its field: nothing, where it does not.
+
+    Raises:
+        SummarizerError: it does not.
+    """
+    for name, value in forced.items():
+        if value:
+            raise SummarizerError(f"the last request cannot be sent again: its {name} forces the answer")
 
 
 def summed(one: Any, other: Any) -> Any:
