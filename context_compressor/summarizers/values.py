@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -29,6 +29,8 @@ _MIN_NAME_CHARS = 4
 _MIN_BEGINNING_CHARS = 7
 """So much of the beginning of a word tells which it is: as much as git shows of a hash."""
 _MIN_QUOTE_CHARS = 4
+_MIN_SAID_CHARS = 8
+"""Letters and digits of each half of a quote whose middle is left out without a sign."""
 _MAX_QUOTES = 200
 _MAX_JOINED_WORDS = 40
 """A longer value is looked for as a whole only."""
@@ -48,7 +50,8 @@ _NUMBER = re.compile(r"\d+(?:,\d{3}(?!\d))*(?:\.\d+)?")
 _AMOUNT = re.compile(rf"(?!0[a-z])({_NUMBER.pattern})([a-z]{{0,3}})")
 _AMOUNT_IN_TEXT = re.compile(rf"(?<![a-z0-9_]){_AMOUNT.pattern}(?![a-z0-9_])")
 _RANGE = re.compile(r"(\D{0,3}\d[\d.,:]*)-(\D{0,3}\d[\d.,:]*[a-z%]{0,3})|([\d.:-]+)/([\d.:-]+)")
-_TIMES = {"k": 1_000, "m": 1_000_000}
+_TIMES = (1_000, 1_000_000)
+"""Numbers are told in these, too: 12k, 32.7 KB, 3 million."""
 _DATE = re.compile(r"(\d{4})\D{1,3}(\d\d?)\D{1,3}(\d\d?)(?!\d)|(?<!\d)(\d\d?)[-/.](\d\d?)[-/.](\d{4})")
 _DAY_AND_YEAR = re.compile(r"(?<!\d)(\d\d?)[.,]?\s(?:[^\W\d_]+[.,]?\s)?(\d{4})(?!\d)")
 _FILE = re.compile(r"[\w/\\-]{2,}\.\w{1,5}")
@@ -91,14 +94,14 @@ class Shown:
         """Tell whether a value can be put together from what stands here."""
         if value.is_quote:
             parts = _LEFT_OUT.split(value.text)
-            return all(_letters(part) in self._letters or self._joins(part, r"\W", 2) for part in parts)
+            return all(self._is_said(part, 0) or _joins(part, r"\s", self._is_said) for part in parts)
         plain = value.text.casefold().strip("$€£¥%#@~.,:;-/\\")
         if (amount := _AMOUNT.fullmatch(plain)) and len(plain) <= _MAX_NUMBER_CHARS:
             return self._counts(*amount.groups())
         return (
             self._stands(plain)
             or self._is_date(plain)
-            or (re.search("[a-z]", plain) is not None and self._joins(plain, r"[/\\.:#@]", 1))
+            or (re.search("[a-z]", plain) is not None and _joins(plain, r"[/\\.:#@]", self._stands))
             or self._is_range(plain)
             or (plain.replace("/", "").isalpha() and all(map(self._stands, plain.split("/"))))
         )
@@ -110,22 +113,18 @@ class Shown:
         is_telling = len(last) >= _MIN_BEGINNING_CHARS and not last.isdigit()
         return (f" {words}" if is_telling else f" {words} ") in self._words
 
-    def _joins(self, text: str, between: str, least: int) -> bool:
-        """Tell whether a text is two pieces, of at least so many words, that stand here."""
-        words = [word for word in re.split(between, text) if word]
-        return len(words) <= _MAX_JOINED_WORDS and any(
-            self._stands(" ".join(words[:at])) and self._stands(" ".join(words[at:]))
-            for at in range(least, len(words) - least + 1)
-        )
+    def _is_said(self, text: str, least: int = _MIN_SAID_CHARS) -> bool:
+        letters = _letters(text)
+        return len(letters) >= least and letters in self._letters
 
     def _counts(self, number: str, unit: str) -> bool:
         """Tell whether a number, with a unit or without, stands here or is one that does, rounded or cut."""
         value, place = _plain(number), _last_place(number)
-        if not unit:
-            return (value < _SMALL and value.is_integer()) or self._has(value, place, None)
-        times = _TIMES.get(unit, 0)
-        return any(self._has(value, place, of) for of in (unit, "")) or (
-            times > 0 and self._has(times * value, times * place, None)
+        if not unit and value < _SMALL and value.is_integer():
+            return True
+        units = (unit, "") if unit else (None,)
+        return any(self._has(value, place, of) for of in units) or any(
+            self._has(times * value, times * place, None) for times in _TIMES
         )
 
     def _has(self, value: float, place: float, unit: str | None) -> bool:
@@ -208,11 +207,18 @@ def _is_value(token: str) -> bool:
     if digits:
         is_number = not any(c.isalpha() for c in token)
         return digits >= _MIN_DIGITS if is_number else len(token) >= _MIN_NAME_CHARS
-    if token[0] in "/~\\." and len(token) > 2:
-        return True
     word = token.strip("/\\._-~#@$€£¥").replace("\\", "/")
-    is_path = "/" in word and (word.count("/") > 1 or "." in word or "-" in word)
+    has_parts = "/" in word and (word.count("/") > 1 or "." in word or "-" in word)
+    is_path = has_parts or (token[0] in "/~\\." and len(word) > 1)
     return is_path or "_" in word or "@" in word or _FILE.fullmatch(word) is not None
+
+
+def _joins(text: str, between: str, stands: Callable[[str], bool]) -> bool:
+    """Tell whether a text is two pieces that stand somewhere."""
+    words = [word for word in re.split(between, text) if word]
+    return len(words) <= _MAX_JOINED_WORDS and any(
+        stands(" ".join(words[:at])) and stands(" ".join(words[at:])) for at in range(1, len(words))
+    )
 
 
 def _plain(number: str) -> float:
