@@ -149,6 +149,8 @@ def check_chunk(
     findings = Findings()
     counter = TiktokenCounter()
     counter.load()
+    if name == "responses" and through != CORE:
+        _remember_transforms()
 
     async def check_views(number: int, history: History, rng: Random) -> None:
         if through != CORE:
@@ -156,19 +158,44 @@ def check_chunk(
             return
         await _check_views(FORMS[name], f"history {number}", history, rng, counter, findings)
 
-    for number in range(first, first + count):
-        rng = Random(f"{seed}:{name}:{number}")
-        history = FORMS[name].draw(rng, rng.randrange(1, MOST_TURNS + 1))
-        findings.counts["histories"] += 1
-        findings.counts["messages"] += len(history)
-        if through == CORE:
-            _check_round_trip(FORMS[name], f"history {number}", history, findings)
-        if number % views_every == 0:
-            if through == CORE and number % (SYNC_EVERY * views_every) == 0:
-                _check_sync(FORMS[name], f"history {number}", history, rng, counter, findings)
-            else:
-                asyncio.run(check_views(number, history, rng))
+    with asyncio.Runner() as runner:
+        for number in range(first, first + count):
+            rng = Random(f"{seed}:{name}:{number}")
+            history = FORMS[name].draw(rng, rng.randrange(1, MOST_TURNS + 1))
+            findings.counts["histories"] += 1
+            findings.counts["messages"] += len(history)
+            if through == CORE:
+                _check_round_trip(FORMS[name], f"history {number}", history, findings)
+            if number % views_every == 0:
+                if through == CORE and number % (SYNC_EVERY * views_every) == 0:
+                    _check_sync(FORMS[name], f"history {number}", history, rng, counter, findings)
+                else:
+                    runner.run(check_views(number, history, rng))
     return findings
+
+
+def _remember_transforms() -> None:
+    """Keep what the SDK makes of an item: each time one is sent, it tries every type that it may have."""
+    from openai.resources.responses import responses
+
+    transform = responses.async_maybe_transform
+    if hasattr(transform, "known"):
+        return
+    known: dict[str, Any] = {}
+
+    async def remembering(data: Any, expected: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("input"), list):
+            return await transform(data, expected)
+        items = []
+        for item in data["input"]:
+            key = json.dumps(item)
+            if key not in known:
+                known[key] = (await transform({"input": [item]}, expected))["input"][0]
+            items.append(known[key])
+        return {**await transform({**data, "input": []}, expected), "input": items}
+
+    remembering.known = known  # type: ignore[attr-defined]
+    responses.async_maybe_transform = remembering
 
 
 def _check_round_trip(form: FormCase, where: str, history: History, findings: Findings) -> None:
@@ -197,9 +224,10 @@ def _difference(expected: History, found: History) -> str:
 def _steps(form: FormCase, history: History, rng: Random) -> Iterator[History]:
     """Yield growing prefixes that could be sent as they are."""
     cuts = sorted({rng.randrange(1, len(history) + 1) for _ in range(PREFIXES)} | {len(history)})
+    judge = form.judge(history)
     for cut in cuts:
         prefix = history[:cut]
-        if not form.judge(history)(prefix):
+        if not judge(prefix):
             yield prefix
 
 
@@ -369,6 +397,9 @@ def main() -> None:
         ]
         for chunk in chunks:
             findings.add(chunk.result())
+            failed = sum(count for kind, count in findings.counts.items() if kind.startswith("FAILED"))
+            done = findings.counts["histories"]
+            print(f"{done:,} histories, {failed} failures", file=sys.stderr, flush=True)
     for kind, count in sorted(findings.counts.items()):
         print(f"{count:>10,}  {kind}")
     print(f"{time.perf_counter() - started:>10,.0f}  seconds")

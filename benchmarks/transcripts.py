@@ -31,6 +31,7 @@ from context_compressor.cli.app import run
 
 SAMPLES = Path(__file__).parents[1] / "tests" / "readers" / "samples"
 BUDGET = "1000000"
+PROGRESS_EVERY = 1_000
 _WORD = re.compile(r"w\d+x\d+w")
 _SAYING = (
     "text",
@@ -38,6 +39,9 @@ _SAYING = (
     "output",
     "prompt",
     "thinking",
+    "thought",
+    "final_thought",
+    "error",
     "value",
     "summary",
     "message",
@@ -386,6 +390,9 @@ def measure(count: int, seed: int, keep: Path | None = None) -> tuple[Counter[tu
                 if keep is not None:
                     (keep / f"{number}.json").write_bytes(data)
                 wrong.append(f"{number}: {source.name}, {', '.join(done)}: {why}")
+                print(wrong[-1], file=sys.stderr, flush=True)
+            if (number + 1) % PROGRESS_EVERY == 0:
+                print(f"{number + 1:,} read, {len(wrong)} wrongly", file=sys.stderr, flush=True)
     return codes, wrong
 
 

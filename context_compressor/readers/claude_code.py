@@ -170,7 +170,7 @@ def _read_record(line: int, value: Any) -> _Record:
             record.role, record.content, record.is_attached = "user", parts, True
     elif kind == "system" and str(value.get("subtype")).endswith(_BOUNDARY):
         record.kind = _BOUNDARY
-    elif isinstance(value.get("message"), dict):
+    elif isinstance(value.get("message"), dict) or "role" in value:
         raise UnreadableError(f"type: {kind!r} is none of a message, and yet it holds one")
     return record
 

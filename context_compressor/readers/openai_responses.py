@@ -58,6 +58,8 @@ _ITEM_TYPES = (
 """Types by which an item is known; a tuple, since what is looked for may be anything."""
 _ACTIONS = ("arguments", "input", "action", "actions", "operation", "code")
 """Where a call keeps what it was called with."""
+_ENVELOPE = frozenset({"type", "id", "call_id", "name", "namespace", "status", "phase", "metadata"})
+"""What stands around what an item says."""
 
 
 def is_item(value: Any) -> bool:
@@ -104,6 +106,9 @@ def _add_message(transcript: Transcript, item: dict[str, Any], line: int) -> Non
     if role not in _ROLES:
         raise UnreadableError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
     parts = _parts(transcript, item.get("content"))
+    for key, held in item.items():
+        if key not in _ENVELOPE | {"content"} and isinstance(held, dict | list) and held:
+            transcript.leave_out(f"{key} of a message")
     if role != "assistant":
         transcript.say(str(role), parts, line)
         return
@@ -126,9 +131,11 @@ def _add_call(transcript: Transcript, item: dict[str, Any], kind: str, line: int
     if named and isinstance(item.get("namespace"), str):
         name = f"{item['namespace']}__{name}"
     found = first_in(item, *_ACTIONS)
+    if found is None:  # a kind yet to come, or another format's
+        found = {key: value for key, value in item.items() if key not in _ENVELOPE}
     if kind == "custom_tool_call" and isinstance(found, str):
         found = {"input": found}  # free text, where arguments must be an object
-    transcript.call(text_in(item, "call_id", "id"), name, {} if found is None else found, line)
+    transcript.call(text_in(item, "call_id", "id"), name, found, line)
 
 
 def _add_hosted(transcript: Transcript, item: dict[str, Any], kind: str, line: int) -> None:

@@ -133,8 +133,10 @@ def test_a_list_of_sessions_is_read_as_its_sessions(name):
     assert [len(session.messages) for session in reading.sessions] == [2, 2]
 
 
-def test_records_of_unknown_types_that_hold_a_message_are_named():
-    odd = {**said(2, "user", TEXT), "type": "usr"}
+@pytest.mark.parametrize(
+    "odd", [{**said(2, "user", TEXT), "type": "usr"}, record(2, "message", role="user", text="hi")]
+)
+def test_records_of_unknown_types_that_hold_a_message_or_are_one_are_named(odd):
     reading = read_lines([said(1, "user", TEXT), odd, record(3, "progress", data={})])
     assert [problem.line for problem in reading.problems] == [2]
     assert reading.sessions[0].notes == ("left out: progress (1)",)
