@@ -78,7 +78,7 @@ def own() -> AgentMiddleware[Any, Any, Any]:
 
 
 def ours() -> AgentMiddleware[Any, Any, Any]:
-    return Compression(max_total_tokens=_OUT_OF_REACH)
+    return Compression(max_total_tokens=_OUT_OF_REACH, summarizer="rules")
 
 
 def seconds_of(make: Callable[[], AgentMiddleware[Any, Any, Any]] | None, asynchronous: bool) -> float:

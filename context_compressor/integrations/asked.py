@@ -191,7 +191,7 @@ def check_tools(tools: object) -> bool:
 def as_summarizer(
     summarizer: Any,
     model_class: type[Any] | tuple[type[Any], ...],
-    asked: Callable[[Any], AskedModel],
+    asked: Callable[[Any], ProviderSummarizer],
     *,
     has_own: bool = False,
 ) -> Summarizer | None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from context_compressor.compression.config import as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.integrations.asked import Own, at_hand
+from context_compressor.integrations.asked import Own, OwnModel, at_hand
 from context_compressor.integrations.lists import beginning_of, count_same, spoken_of
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
@@ -248,7 +248,7 @@ class Conversations:
             model: whom it goes to: what refused our tools once is not offered them again.
             fill: puts in what the list does not have; the conversation is found by the list as it is.
             label: what events call the conversation; None: the key.
-            own: the agent's own model, which an `OwnModel` asks for this request's events.
+            own: the agent's own model, which an `OwnModel` asks for this request's events; None: rules write.
 
         Raises:
             InvalidArgumentError: the key is no string.
@@ -302,11 +302,14 @@ class Conversations:
         """
         one, pieces = shown.conversation, self.form.pieces(shown.said)
         with at_hand(shown.own):
-            async with memory_behind(one.state, self._call(one), pieces) as memory:
+            async with memory_behind(one.state, self._call(one, shown), pieces) as memory:
                 yield memory
 
-    def _call(self, one: Conversation) -> Call:
-        return Call(self.config, one.store, self._summarizer, self._counter, self.form, self._with_words)
+    def _call(self, one: Conversation, shown: Shown | None = None) -> Call:
+        writer = self._summarizer
+        if isinstance(writer, OwnModel) and shown is not None and shown.own is None:
+            writer = None  # the request's model is not known
+        return Call(self.config, one.store, writer, self._counter, self.form, self._with_words)
 
     async def _show(self, asked: Shown, found: _Found, spoken: list[str] | None = None) -> Shown:
         """Return what to send, given the conversation that it goes on from."""
@@ -339,7 +342,7 @@ class Conversations:
         make = partial(
             compress,
             asked.said,
-            self._call(earlier),
+            self._call(earlier, asked),
             on_event=tell,
             system=asked.system,
             refused=asked.refused,

@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from context_compressor import CompressionEvent, FileOffloadStore, ref_of
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations import langchain
 from context_compressor.integrations.conversations import Conversations
-from context_compressor.integrations.langchain import Compression
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages, to_wire
 from context_compressor.messages.wire import SENT_BESIDE
 from tests.support.markdown import blocks
@@ -51,6 +52,8 @@ from tests.support.model_server import (
 from tests.support.task import BUDGET, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
 
 ROOT = Path(__file__).parents[2]
+Compression = partial(langchain.Compression, summarizer="rules")
+"""Scripted models have no summary to give."""
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 Dict = dict[str, Any]
 

@@ -64,7 +64,7 @@ def client(api: Api, asynchronous: bool, stream: bool) -> Any:
 
 @asynccontextmanager
 async def lang_chain(server: ModelServer, **options: Any) -> Any:
-    compression = langchain.Compression(**options)
+    compression = langchain.Compression(summarizer="rules", **options)
 
     async def ask(texts: list[str], count: int = 0, model: str = "m") -> None:
         tools = [
@@ -81,7 +81,7 @@ async def lang_chain(server: ModelServer, **options: Any) -> Any:
 
 @asynccontextmanager
 async def pydantic(server: ModelServer, **options: Any) -> Any:
-    compression = pydantic_ai.Compression(**options)
+    compression = pydantic_ai.Compression(summarizer="rules", **options)
     async with AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as opened:
 
         async def ask(texts: list[str], count: int = 0, model: str = "m") -> None:
@@ -99,7 +99,7 @@ async def pydantic(server: ModelServer, **options: Any) -> Any:
 def open_ai_agents(kind: Any, is_wrapped: bool = True) -> Any:
     @asynccontextmanager
     async def opened(server: ModelServer, **options: Any) -> Any:
-        c = openai_agents.Compression(**options)
+        c = openai_agents.Compression(summarizer="rules", **options)
         async with AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as made:
 
             async def ask(texts: list[str], count: int = 0, model: str = "m") -> None:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from agents.memory import OpenAIResponsesCompactionSession
 from openai import APIError, AsyncOpenAI, BadRequestError
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.openai_agents import Compression
+from context_compressor.integrations import openai_agents
 from tests.support.markdown import blocks
 from tests.support.media import png_url
 from tests.support.model_server import ModelServer, answer, half_stream
@@ -48,6 +49,8 @@ Dict = dict[str, Any]
 Way = Callable[..., Any]
 
 SMALL = 3_000
+Compression = partial(openai_agents.Compression, summarizer="rules")
+"""Scripted models have no summary to give."""
 MODELS = {"responses": OpenAIResponsesModel, "chat": OpenAIChatCompletionsModel}
 both = pytest.mark.parametrize("kind", MODELS)
 
@@ -81,7 +84,7 @@ def tools_of(place: Workplace, **approval: Any) -> list[FunctionTool]:
     return [tool(one["name"]) for one in FUNCTIONS]
 
 
-def with_views(c: Compression) -> RunConfig:
+def with_views(c: openai_agents.Compression) -> RunConfig:
     return RunConfig(call_model_input_filter=c)
 
 
@@ -177,12 +180,12 @@ class Kept:
         self.data = json.dumps({**json.loads(self.data), key: state})
 
 
-def deployer(c: Compression, model: Model, place: Workplace) -> Agent:
+def deployer(c: openai_agents.Compression, model: Model, place: Workplace) -> Agent:
     asking = function("deploy", lambda: "deployed", needs_approval=True)
     return Agent("A", model=model, tools=[*tools_of(place), asking, *c.tools])
 
 
-async def deployed(c: Compression, text: str, place: Workplace) -> list[Dict]:
+async def deployed(c: openai_agents.Compression, text: str, place: Workplace) -> list[Dict]:
     """Go on with a run that asked for approval; return the requests."""
     async with ModelServer(Worker(1), window_tokens=WINDOW) as server, model_of(server) as model:
         agent = deployer(c, model, place)

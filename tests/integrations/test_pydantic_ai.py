@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from context_compressor import ContextOverflowError, InvalidArgumentError, from_openai, ref_of
-from context_compressor.integrations.pydantic_ai import Compression
+from context_compressor.integrations import pydantic_ai as adapter
 from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.messages.speech import is_handed, standing_in
 from tests.support.markdown import blocks
@@ -46,6 +47,8 @@ from tests.support.model_server import ModelServer, answer, context_length_excee
 from tests.support.task import BUDGET, LEAST_RAW_TOKENS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
 
 ROOT = Path(__file__).parents[2]
+Compression = partial(adapter.Compression, summarizer="rules")
+"""Scripted models have no summary to give."""
 MODELS = [OpenAIChatModel, OpenAIResponsesModel]
 LIMITS = UsageLimits(request_limit=TURNS + 10)
 every_model = pytest.mark.parametrize("model_class", MODELS, ids=["chat", "responses"])

@@ -204,7 +204,7 @@ class LangChain:
                 held = {"use_responses_api": True, "output_version": "responses/v1"}
             model = ChatOpenAI(model="gpt-5", api_key="key", max_retries=0, http_async_client=http, **held)
         self._model = model
-        compression = langchain.Compression(max_total_tokens=budget, counter=counter)
+        compression = langchain.Compression(max_total_tokens=budget, counter=counter, summarizer="rules")
         self._stats = compression.stats
         self._plain = create_agent(model)
         self._agent = create_agent(model, middleware=[compression])
@@ -331,7 +331,7 @@ class PydanticAI:
             provider = OpenAIProvider(openai_client=self._caught.openai())
             kind = OpenAIChatModel if form == "chat" else OpenAIResponsesModel
             self._model = kind("gpt-5", provider=provider)
-        compression = pydantic_ai.Compression(max_total_tokens=budget, counter=counter)
+        compression = pydantic_ai.Compression(max_total_tokens=budget, counter=counter, summarizer="rules")
         self._stats = compression.stats
         self._plain = Agent(self._model, model_settings={"max_tokens": 9})
         self._agent = Agent(self._model, capabilities=[compression], model_settings={"max_tokens": 9})

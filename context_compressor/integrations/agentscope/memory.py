@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial, wraps
@@ -33,7 +34,7 @@ from context_compressor.integrations.agentscope.model import (
     has_room,
     register_offload_tools,
 )
-from context_compressor.integrations.asked import check_tools
+from context_compressor.integrations.asked import as_summarizer, check_tools
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.compressed import CompressedMemory, no_attribute
 from context_compressor.memory.handover import Receiver
@@ -42,8 +43,10 @@ from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg, new_id, tool_results
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.summarizers.protocol import OWN, Summarizer
 from context_compressor.tokens.counter import TokenCounter
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["AgentScopeCompressedMemory", "AgentScopeSummarizer", "register_offload_tools"]
 
@@ -81,7 +84,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     another one after a state with texts in another directory was loaded.
 
     Args:
-        model: an AgentScope chat model, which then writes the summaries.
+        model: an AgentScope chat model, the agent's own say, which then writes the summaries.
         reme_config_path: here for its place among the arguments; there is no such file any more.
         working_summary_mode: "compact", "compress" or "auto"; see `CompressionConfig.mode`.
         compact_ratio_threshold: see `CompressionConfig`, as for those that follow.
@@ -94,7 +97,8 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             or a `MemoryBase` of this library; its `InMemoryMemory` when None.
         config: all thresholds at once, instead of single ones.
         store: an offload store, instead of `store_dir`; an `InMemoryOffloadStore` when both are None.
-        summarizer: who writes summaries, instead of `model`; an `ExtractiveSummarizer` when both are None.
+        summarizer: who writes summaries: "own": `model`; "rules": no model; a chat model or a summariser,
+            instead of `model`; None: `model`, or no model.
         counter: measures messages; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`.
         hand_over: a long-term memory that takes what left the view; see `CompressedMemory`.
@@ -122,7 +126,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         base: MemoryBase | ForeignMemory | None = None,
         config: CompressionConfig | None = None,
         store: OffloadStore | None = None,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | ChatModelBase | Literal["own", "rules"] | None = None,
         counter: TokenCounter | str | None = None,
         on_event: EventHook | None = None,
         hand_over: Receiver | None = None,
@@ -135,7 +139,10 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             raise InvalidArgumentError(
                 f"reme_config_path ({reme_config_path!r}): there is no ReMe here to configure; leave it out"
             )
-        _check_apart(model=model, summarizer=summarizer)
+        is_object = summarizer is not None and not isinstance(summarizer, str)
+        _check_apart(model=model, summarizer=summarizer if is_object else None)
+        if summarizer is None and model is None:
+            logger.info("no model is given, so rules write the summaries; model= names the one to ask")
         _check_apart(store_dir=store_dir, store=store)
         thresholds = {
             "working_summary_mode": working_summary_mode,
@@ -152,7 +159,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             CompressedMemory,
             base=InMemoryMemory() if base is None else base,
             config=as_config(config, given, AgentScopeCompressedMemory),
-            summarizer=summarizer if model is None else AgentScopeSummarizer(model),
+            summarizer=_writer(summarizer, model),
             counter=counter,
             on_event=on_event,
             hand_over=hand_over,
@@ -375,6 +382,17 @@ def _as_sent(msg: Msg) -> AgentScopeMsg:
         blocks: Any = msg.get_content_blocks()
         made.content = [{**block, "output": []} if block.get("output") == "" else block for block in blocks]
     return made
+
+
+def _writer(summarizer: Any, model: ChatModelBase | None) -> Summarizer | None:
+    if model is not None and summarizer in (None, OWN):
+        return AgentScopeSummarizer(model)
+    if summarizer == OWN:
+        raise InvalidArgumentError(
+            "summarizer: 'own' is the model that `model=` gives, and there is none; give model=, or "
+            "summarizer='rules' to ask none"
+        )
+    return as_summarizer(summarizer, ChatModelBase, AgentScopeSummarizer)
 
 
 def _check_apart(**arguments: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack, aclosing, asynccontextmanager
@@ -14,6 +15,7 @@ from agentscope.model import ChatModelBase
 from agentscope.tool import Toolkit, ToolResponse
 
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.taken import taken_over
 from context_compressor.messages.chat import from_openai
 from context_compressor.offload.guide import MOST_TOOLS, TOOL_NAMES
 from context_compressor.summarizers.faults import Fault, fault_of, is_overflow, limit_in
@@ -39,7 +41,8 @@ class AgentScopeSummarizer(ProviderSummarizer):
     """Ask an AgentScope chat model for summaries, streaming or not.
 
     The request is written by AgentScope's formatter for the model, and sent with the model's own
-    `generate_kwargs` and nothing else. Of the answer only text counts: not reasoning, not tool calls.
+    `generate_kwargs` but those that shape an answer to the agent's user, its length say. Of the answer only
+    text counts: not reasoning, not tool calls.
 
     Retries happen in one place: in the model's client where that retries by itself (OpenAI's and Anthropic's
     do), else here, after 408, 409, 429, 5xx, broken connections and timeouts.
@@ -57,7 +60,7 @@ class AgentScopeSummarizer(ProviderSummarizer):
         InvalidArgumentError: `model` is no AgentScope chat model, or `formatter` no formatter.
     """
 
-    _limit_names = ()
+    _limit_names = ()  # models call it by different names
 
     def __init__(
         self,
@@ -91,10 +94,17 @@ class AgentScopeSummarizer(ProviderSummarizer):
             reasoning_tokens=0,
             backoff_seconds=backoff_seconds,
         )
+        if hasattr(model, "max_tokens"):  # Anthropic's answers have a limit in any case
+            self._limits = ["max_tokens"]
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[ChatModelBase]:
-        yield self.chat_model
+        kwargs = getattr(self.chat_model, "generate_kwargs", None) or {}
+        model = self.chat_model
+        if (kept := taken_over(kwargs)) != kwargs:
+            model = copy.copy(model)
+            model.generate_kwargs = kept  # type: ignore[attr-defined]
+        yield model
 
     async def _send(
         self, client: ChatModelBase, messages: list[dict[str, str]], parameters: dict[str, Any]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 try:
     from agentscope.agent import Agent
@@ -31,8 +32,17 @@ except ImportError as error:
 
 from context_compressor.compression.config import as_config
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer, check_tools, name_of
+from context_compressor.integrations.asked import (
+    Ask,
+    AskedModel,
+    Own,
+    Said,
+    as_summarizer,
+    check_tools,
+    name_of,
+)
 from context_compressor.integrations.conversations import Conversations, Shown
+from context_compressor.integrations.taken import is_taken_over, taken_over
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import new_id
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
@@ -74,7 +84,8 @@ class Compression(MiddlewareBase):
     Args:
         store: where texts go that leave the view; nothing is removed from it. None: in memory, and what is
             no longer there is read from the context.
-        summarizer: who writes summaries: a summariser, or an AgentScope chat model. None: extractive.
+        summarizer: who writes summaries: "own" or None: the agent's model, that of the call; "rules": no
+            model; another chat model of AgentScope's, or a summariser.
         on_event: receives every `CompressionEvent`; each is logged as well.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         tools: whether agents get the read-back tools; requests offer them once something has left the view.
@@ -89,7 +100,7 @@ class Compression(MiddlewareBase):
         self,
         *,
         store: OffloadStore | None = None,
-        summarizer: Summarizer | ChatModelBase | None = None,
+        summarizer: Summarizer | ChatModelBase | Literal["own", "rules"] | None = None,
         on_event: EventHook | None = None,
         counter: TokenCounter | str | None = None,
         tools: bool = True,
@@ -100,7 +111,7 @@ class Compression(MiddlewareBase):
         )  # names what is no field, before it could be one of `Conversations`
         self._conversations = Conversations(
             store=store,
-            summarizer=as_summarizer(summarizer, ChatModelBase, _asked),
+            summarizer=as_summarizer(summarizer, ChatModelBase, _asked, has_own=True),
             on_event=on_event,
             counter=counter,
             with_tools=check_tools(tools),
@@ -165,6 +176,7 @@ class Compression(MiddlewareBase):
             with_tools=len(others) < len(tools),
             tools_beside=len(others),
             model=name_of(model),
+            own=Own(model.model, _asking(model)),
         )
 
         async def call(shown: Shown) -> Answer:
@@ -290,8 +302,13 @@ def _prompt_tokens(answer: ChatResponse, model: ChatModelBase) -> int | None:
 
 
 def _asked(model: ChatModelBase) -> AskedModel:
-    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
-        answer = await model([SystemMsg("system", instructions), UserMsg("user", asked)])
+    return AskedModel(model.model, _asking(model))
+
+
+def _asking(model: ChatModelBase) -> Ask:
+    async def ask(instructions: str, asked: str, room: int | None) -> Said:
+        prompt = [SystemMsg("system", instructions), UserMsg("user", asked)]
+        answer = await _in_words(model, room)(prompt)
         if isinstance(answer, AsyncGenerator):
             async with aclosing(answer) as chunks:
                 *_, answer = [chunk async for chunk in chunks]  # the last has all
@@ -302,4 +319,18 @@ def _asked(model: ChatModelBase) -> AskedModel:
         counts = (_prompt_tokens(answer, model) or 0, usage.output_tokens) if usage else (0, 0)
         return Said(text, *counts)
 
-    return AskedModel(model.model, ask)
+    return ask
+
+
+def _in_words(model: ChatModelBase, room: int | None) -> ChatModelBase:
+    """Return a model that answers in words and has so many tokens for it, and is the given one otherwise."""
+    held, made = model.parameters, copy.copy(model)
+    said = {
+        name: room if name == "max_tokens" else field.get_default(call_default_factory=True)
+        for name, field in type(held).model_fields.items()
+        if not is_taken_over(name, getattr(held, name))
+    }
+    made.parameters = held.model_copy(update=said)
+    if isinstance(body := getattr(made, "extra_body", None), dict):
+        made.extra_body = taken_over(body)  # type: ignore[attr-defined]
+    return made

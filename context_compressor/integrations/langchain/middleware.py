@@ -23,7 +23,7 @@ from context_compressor.events import EventHook
 from context_compressor.integrations.asked import as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, Shown, States
 from context_compressor.integrations.langchain.messages import FORM, Wire, Wires, to_messages
-from context_compressor.integrations.langchain.model import asked_model, named_model
+from context_compressor.integrations.langchain.model import asked_model, own_model
 from context_compressor.integrations.langchain.tools import ReadBack
 from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
@@ -53,8 +53,8 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
     Args:
         store: where texts go that leave the view; nothing is removed from it. None: this process's memory;
             elsewhere they are read from the messages in the state.
-        summarizer: who writes summaries: a summariser, a chat model of LangChain's, or the name of one, such
-            as "openai:gpt-5". Extractive, without a model, when None.
+        summarizer: who writes summaries: "own" or None: the agent's model, that of the request; "rules": no
+            model; a chat model of LangChain's, or the name of one, such as "openai:gpt-5"; or a summariser.
         on_event: receives every event; each is logged as well.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where ledgers are kept instead of the graph's state: for agents without a checkpointer.
@@ -87,7 +87,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         self._conversations = Conversations(
             FORM,
             store=store,
-            summarizer=as_summarizer(named_model(summarizer), BaseChatModel, asked_model),
+            summarizer=as_summarizer(summarizer, (BaseChatModel, str), asked_model, has_own=True),
             on_event=on_event,
             counter=counter,
             states=states,
@@ -145,6 +145,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
             with_tools=len(others) < len(request.tools),
             tools_beside=len(others),
             model=name_of(request.model),
+            own=own_model(request),
             **self._place(request.state, _configurable()),
         )
         return self._to_send(request, wires, shown)

@@ -12,7 +12,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import as_summarizer, check_tools
+from context_compressor.integrations.asked import Own, as_summarizer, check_tools
 from context_compressor.integrations.conversations import (
     MOST_TOOLS_BESIDE,
     Conversations,
@@ -20,7 +20,7 @@ from context_compressor.integrations.conversations import (
     States,
     key_of,
 )
-from context_compressor.integrations.openai_agents.model import CompressedModel, asked_model
+from context_compressor.integrations.openai_agents.model import CompressedModel, asked_model, own_model
 from context_compressor.integrations.openai_agents.session import CompressedSession, whole
 from context_compressor.integrations.openai_agents.tools import others_of, read_back_tools
 from context_compressor.integrations.openai_agents.turns import Turn, current, enter
@@ -43,7 +43,9 @@ class Compression:
 
     Args:
         store: where texts go that leave a view; in memory, for each conversation, when None.
-        summarizer: who writes summaries: a `Summarizer`, or a `Model` of the SDK's. Extractive when None.
+        summarizer: who writes summaries: "own": the agent's model, as its `model` says; None: the same, or no
+            model where it says nothing; "rules": no model; a `Model` of the SDK's, or the name of one, which
+            has to be given where a run's `RunConfig` names a model or a provider; or a `Summarizer`.
         on_event: receives every event.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process: anything with `async get(key)`
@@ -61,7 +63,7 @@ class Compression:
         self,
         *,
         store: OffloadStore | None = None,
-        summarizer: Summarizer | Model | None = None,
+        summarizer: Summarizer | Model | str | None = None,
         on_event: EventHook | None = None,
         counter: TokenCounter | str | None = None,
         states: States | None = None,
@@ -75,7 +77,7 @@ class Compression:
         self._conversations = Conversations(
             "responses",
             store=store,
-            summarizer=as_summarizer(summarizer, Model, asked_model),
+            summarizer=as_summarizer(summarizer, (Model, str), asked_model, has_own=True),
             on_event=on_event,
             counter=counter,
             states=states,
@@ -83,7 +85,8 @@ class Compression:
             **fields,
         )
         self._tools = read_back_tools(self, self._is_enabled) if check_tools(tools) else []
-        self._has_told = False
+        self._is_left_out = summarizer is None
+        self._told: set[str] = set()
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return what to send for what the SDK would send.
@@ -102,6 +105,7 @@ class Compression:
             key=await key_of(self._key, data),
             system=given.instructions,
             with_tools=self._are_known_enabled(data.agent, given.input),
+            own=self._own(data.agent),
         )
         enter(Turn(self, data.agent, self._conversations, shown))
         return ModelInputData(input=list(shown.messages), instructions=given.instructions)
@@ -171,13 +175,28 @@ class Compression:
         """Return where the newest conversation under a key stands, or the newest of all; None: none is."""
         return self._conversations.stats(key)
 
+    def _own(self, agent: Any) -> Own | None:
+        """Return the agent's model. Where it names none, only the run may know whom it asks."""
+        if agent.model is not None or not self._is_left_out:
+            return own_model(agent)
+        self._tell(
+            logging.INFO,
+            "the agent names no model, so rules write its summaries; give Agent(model=...), or summarizer=",
+        )
+        return None
+
     def _tell_of_server_history(self) -> None:
-        if not self._has_told:
-            self._has_told = True
-            logger.warning(
-                "with previous_response_id or conversation_id the history is at the provider, and only new "
-                "items are sent: these pass as they are, nothing is compressed"
-            )
+        self._tell(
+            logging.WARNING,
+            "with previous_response_id or conversation_id the history is at the provider, and only new "
+            "items are sent: these pass as they are, nothing is compressed",
+        )
+
+    def _tell(self, level: int, text: str) -> None:
+        """Log what is said once."""
+        if text not in self._told:
+            self._told.add(text)
+            logger.log(level, text)
 
 
 def _goes_on_elsewhere(items: list[Any]) -> bool:

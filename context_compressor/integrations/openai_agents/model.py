@@ -7,15 +7,19 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from agents import Model, ModelResponse, ModelSettings, ModelTracing
+from agents import AgentsException, Model, ModelResponse, ModelSettings, ModelTracing
 from agents.items import ItemHelpers, TResponseInputItem, TResponseStreamEvent
+from agents.models.multi_provider import MultiProvider
 from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
+from openai import OpenAIError
 from openai.types.responses import ResponseOutputMessage
 
-from context_compressor.integrations.asked import AskedModel, Said, name_of
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.asked import Ask, AskedModel, Own, Said, name_of
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.openai_agents.tools import others_of
 from context_compressor.integrations.openai_agents.turns import Turn, current
+from context_compressor.integrations.taken import taken_over
 
 Items = list[TResponseInputItem]
 
@@ -194,15 +198,43 @@ def _failure_of(event: Any) -> str:
     return f"{getattr(said, 'code', None) or ''}: {getattr(said, 'message', None) or ''}"
 
 
-def asked_model(model: Model) -> AskedModel:
-    """Return a summariser that asks a model of the SDK's, with its default settings and without tools."""
-    inner = model.wrapped if isinstance(model, CompressedModel) else model
+def asked_model(model: Model | str) -> AskedModel:
+    """Return a summariser that asks a model of the SDK's, or that which a name stands for.
 
-    async def ask(instructions: str, text: str, room: int | None) -> Said:  # noqa: ARG001
+    Raises:
+        InvalidArgumentError: the SDK's own provider knows no model of that name.
+    """
+    found = model if isinstance(model, Model) else _named(model)
+    return AskedModel(_name_in(found), _asking(found))
+
+
+def own_model(agent: Any) -> Own:
+    """Return an agent's model. A name is asked of the SDK's own provider; a run's own is not seen."""
+    return Own(_name_in(agent.model), _asking(agent.model, agent.model_settings))
+
+
+def _named(name: str | None) -> Model:
+    try:
+        return MultiProvider().get_model(name)
+    except (AgentsException, OpenAIError) as error:
+        raise InvalidArgumentError(f"summarizer: no model {name!r}: {error}") from error
+
+
+def _name_in(model: Any) -> str:
+    named = model if isinstance(model, str) else getattr(model, "model", None)
+    return named if isinstance(named, str) and named else type(model).__name__
+
+
+def _asking(model: Model | str | None, settings: ModelSettings | None = None) -> Ask:
+    """Return what asks a model, with what its requests take over of some settings, and without tools."""
+
+    async def ask(instructions: str, text: str, room: int | None) -> Said:
+        found = model if isinstance(model, Model) else _named(model)
+        inner = found.wrapped if isinstance(found, CompressedModel) else found
         response = await inner.get_response(
             instructions,
             [{"role": "user", "content": text}],
-            ModelSettings(),
+            ModelSettings(**taken_over(vars(settings) if settings else None), max_tokens=room),
             [],
             None,
             [],
@@ -211,11 +243,10 @@ def asked_model(model: Model) -> AskedModel:
             conversation_id=None,
             prompt=None,
         )
-        texts = (
-            ItemHelpers.extract_text(item) or ""
-            for item in response.output
-            if isinstance(item, ResponseOutputMessage)
-        )
-        return Said("".join(texts), response.usage.input_tokens, response.usage.output_tokens)
+        said = [item for item in response.output if isinstance(item, ResponseOutputMessage)]
+        text = "".join(ItemHelpers.extract_text(item) or "" for item in said)
+        is_cut = any(item.status == "incomplete" for item in said)
+        usage = response.usage
+        return Said(text, usage.input_tokens, usage.output_tokens, "length" if is_cut else None)
 
-    return AskedModel(str(getattr(inner, "model", type(inner).__name__)), ask)
+    return ask

@@ -11,19 +11,18 @@ from uuid import UUID
 
 from pydantic_ai import RetryModelRequest, RunContext, Tool, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.direct import model_request
-from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
-from pydantic_ai.models import Model, ModelRequestContext, infer_model
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, Said, as_summarizer, check_tools, name_of
+from context_compressor.integrations.asked import Own, as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
 from context_compressor.integrations.pydantic_ai.contents import content_of
 from context_compressor.integrations.pydantic_ai.messages import Chats
+from context_compressor.integrations.pydantic_ai.model import asked_model, own_model
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
 from context_compressor.offload.store import OffloadStore
@@ -46,8 +45,8 @@ class Compression(AbstractCapability[Any]):
 
     Args:
         store: where texts go that leave the view; None: kept in memory, and with the states.
-        summarizer: who writes summaries: a summariser, a model of Pydantic AI or its name
-            ("openai:gpt-5-mini"); extractive when None.
+        summarizer: who writes summaries: "own" or None: the agent's model, that of the request; "rules": no
+            model; a model of Pydantic AI, or its name ("openai:gpt-5-mini"); or a summariser.
         on_event: receives every event; each is logged as well.
         counter: measures messages, or the name of a model; offline tiktoken when None.
         states: where states are kept beyond this process, so that a conversation goes on there with the same
@@ -85,7 +84,7 @@ class Compression(AbstractCapability[Any]):
         self._conversations = Conversations(
             with_tools=tools,
             store=store,
-            summarizer=as_summarizer(_as_model(summarizer), Model, _asked),
+            summarizer=as_summarizer(summarizer, (Model, str), asked_model, has_own=True),
             on_event=on_event,
             counter=counter,
             states=states,
@@ -114,7 +113,9 @@ class Compression(AbstractCapability[Any]):
         parameters = request_context.model_request_parameters
         told = [part.content for part in parameters.instruction_parts or ()]
         others = len(_others(parameters.function_tools)) + len(parameters.output_tools)
-        self._shown = await self._view(ctx, self._chats, told, others, name_of(request_context.model))
+        self._shown = await self._view(
+            ctx, self._chats, told, others, name_of(request_context.model), own_model(request_context)
+        )
         view = self._chats.back(self._shown.messages)
         self._view_length = len(view)
         return replace(request_context, messages=[*view, *paused])
@@ -126,12 +127,13 @@ class Compression(AbstractCapability[Any]):
         instructions: Sequence[str] = (),
         tools_beside: int = 0,
         model: str = "",
+        own: Own | None = None,
     ) -> Shown:
         key = _conversation_of(ctx, chats.messages) if self._key is None else await key_of(self._key, ctx)
         system = "\n\n".join([*instructions, *chats.beside])
         with chats.placed():
             return await self._conversations.view(
-                chats.dicts, key=key, system=system, tools_beside=tools_beside, model=model
+                chats.dicts, key=key, system=system, tools_beside=tools_beside, model=model, own=own
             )
 
     async def on_model_request_error(
@@ -228,23 +230,3 @@ def _conversation_of(ctx: RunContext[Any], messages: Sequence[ModelMessage]) -> 
         return None if UUID(named).version == _GENERATED else named
     except ValueError:
         return named
-
-
-def _as_model(summarizer: Any) -> Any:
-    if not isinstance(summarizer, str):
-        return summarizer
-    try:
-        return infer_model(summarizer)
-    except UserError as error:
-        raise InvalidArgumentError(f"summarizer: {error}") from error
-
-
-def _asked(model: Model) -> AskedModel:
-    async def ask(instructions: str, asked: str, room: int | None) -> Said:  # noqa: ARG001
-        request = ModelRequest([UserPromptPart(asked)], instructions=instructions)
-        async with model:  # which closes what it opened, unless an agent goes on with it
-            response = await model_request(model, [request])
-        usage = response.usage
-        return Said(response.text or "", usage.input_tokens, usage.output_tokens, response.finish_reason)
-
-    return AskedModel(model.model_name, ask)

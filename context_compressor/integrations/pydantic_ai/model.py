@@ -1,0 +1,67 @@
+"""A model of Pydantic AI as summariser."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_ai.direct import model_request
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.models import Model, ModelRequestContext, infer_model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.asked import Ask, AskedModel, Own, Said
+from context_compressor.integrations.taken import taken_over
+
+
+def asked_model(model: Model | str) -> AskedModel:
+    """Return a summariser that asks a model, or that which a name stands for.
+
+    Raises:
+        InvalidArgumentError: Pydantic AI knows no model of that name.
+    """
+    if isinstance(model, str):
+        try:
+            model = infer_model(model)
+        except UserError as error:
+            raise InvalidArgumentError(f"summarizer: {error}") from error
+    return AskedModel(model.model_name, _asking(model))
+
+
+def own_model(request: ModelRequestContext) -> Own:
+    """Return the model of an agent's request."""
+    return Own(request.model.model_name, _asking(request.model, request.model_settings))
+
+
+def _asking(model: Model, settings: Mapping[str, Any] | None = None) -> Ask:
+    """Return what asks a model, with what its requests take over of some settings."""
+    asked = _in_words(model)
+
+    async def ask(instructions: str, text: str, room: int | None) -> Said:
+        said: Any = taken_over(settings) | ({} if room is None else {"max_tokens": room})
+        request = ModelRequest([UserPromptPart(text)], instructions=instructions)
+        async with asked:  # which closes what it opened, unless an agent goes on with it
+            response = await model_request(asked, [request], model_settings=said)
+        usage = response.usage
+        return Said(response.text or "", usage.input_tokens, usage.output_tokens, response.finish_reason)
+
+    return ask
+
+
+def _in_words(model: Model) -> Model:
+    """Return a model whose settings are those that a summary takes over, and that is the given one else."""
+    made = copy.copy(model)
+    if isinstance(made, WrapperModel):
+        made.wrapped = _in_words(made.wrapped)
+    elif isinstance(made, FallbackModel):
+        made.models = [_in_words(one) for one in made.models]
+    elif (kept := taken_over(model.settings)) != (model.settings or {}):
+        made._settings = ModelSettings(**kept)  # type: ignore[typeddict-item]
+    else:
+        return model
+    return made
