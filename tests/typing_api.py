@@ -255,6 +255,8 @@ def use_protocols() -> None:
     summarizers.append(FallbackSummarizer(summarizers[0], summarizers[1], *summarizers[2:]))
     for store, summarizer, counter in zip(stores, summarizers, counters, strict=False):
         CompressedMemory(store=store, summarizer=summarizer, counter=counter)
+    CompressedMemory(summarizer="rules")
+    compress_messages([], summarizer="rules")
 
 
 def use_counter(counter: TiktokenCounter, messages: list[Msg], dicts: ChatDicts) -> None:
@@ -273,6 +275,6 @@ def use_clients() -> None:
     """A wrapped client has the type of the given one."""
     assert_type(clients_of_openai.compressed(AsyncOpenAI(), max_total_tokens=16_000), AsyncOpenAI)
     assert_type(clients_of_openai.compressed(OpenAI(), tools=False, key=lambda request: "one"), OpenAI)
-    assert_type(clients_of_anthropic.compressed(AsyncAnthropic()), AsyncAnthropic)
+    assert_type(clients_of_anthropic.compressed(AsyncAnthropic(), summarizer="own"), AsyncAnthropic)
     assert_type(clients_of_dashscope.compressed(AioGeneration), type[AioGeneration])
     assert_type(clients_of_openai.stats_of(OpenAI()), CompressionStats | None)

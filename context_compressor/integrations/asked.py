@@ -48,10 +48,11 @@ class AskedModel(ProviderSummarizer):
     Args:
         name: what errors call the model.
         ask: asks it.
-        timeout: seconds for one request, retries included.
+        timeout: seconds for one request, retries included; a memory gives up after
+            `summarizer_timeout_seconds`, whatever this says.
     """
 
-    def __init__(self, name: str, ask: Ask, *, timeout: float = 120.0) -> None:
+    def __init__(self, name: str, ask: Ask, *, timeout: float = 600.0) -> None:
         super().__init__(name, timeout=timeout, max_retries=0, temperature=None, reasoning_tokens=8_192)
         self._ask = ask
         self._reasons = True  # it may, and nobody said

@@ -30,7 +30,7 @@ from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
 from context_compressor.integrations.conversations import Conversations
 from tests.integrations.clients_support import CHAT, GENERATION, MESSAGES, RESPONSES, Api
-from tests.integrations.test_clients import every_api, every_way
+from tests.integrations.test_clients import every_api
 from tests.integrations.test_clients_apart import LONG
 from tests.support.model_server import ModelServer, status
 from tests.support.wires import Received, wire_of
@@ -189,7 +189,9 @@ def serve(messages: list[Any], received: Received) -> str:
 
 
 @every_api
-@every_way
+@pytest.mark.parametrize(
+    ("asynchronous", "stream"), [(True, False), (False, True)], ids=["async", "sync streamed"]
+)
 async def test_the_model_of_the_request_writes_by_default(api: Api, asynchronous: bool, stream: bool) -> None:
     """With its model and headers, not streamed; what was for the caller's answer is not taken over."""
     async with (
@@ -219,12 +221,16 @@ async def test_the_model_of_the_request_writes_by_default(api: Api, asynchronous
 
 
 @every_api
-async def test_rules_send_no_request_and_a_model_that_fails_gives_way_to_them(api: Api) -> None:
+async def test_rules_send_no_request_and_a_model_that_fails_gives_way_to_them(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(messages: list[Any], received: Received) -> Any:
         return status(500) if is_summary(received) else "Well."
 
+    caplog.set_level(logging.INFO, "context_compressor.memory.reporting")
     for word in ("rules", "own"):
         events = list[Any]()
+        caplog.clear()
         async with (
             ModelServer(fail, enforce=False) as server,
             api.open(server, True, max_total_tokens=8_000, summarizer=word, on_event=events.append) as client,
@@ -235,6 +241,9 @@ async def test_rules_send_no_request_and_a_model_that_fails_gives_way_to_them(ap
         assert any(map(is_summary, server.requests)) == (word == "own")
         assert any(event.kind == "failure" for event in events) == (word == "own")
         assert events[-1].kind == "compress"
+        costs = [text for text in caplog.messages if "calls of a model" in text]
+        assert len(costs) == (word == "own")
+        assert all("written by rules" in text for text in costs)
 
 
 # In place

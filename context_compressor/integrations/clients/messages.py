@@ -160,9 +160,8 @@ class MessagesWire:
 def _free(request: Mapping[str, Any]) -> Dict:
     """Return a request without what it says of its own answer."""
     kept = less(request, *_OF_ANSWER)
-    if kept.get("output_config"):
-        kept["output_config"] = less(kept["output_config"], "format")
-    return kept
+    config = less(kept.pop("output_config", None) or {}, "format")
+    return {**kept, "output_config": config} if config else kept
 
 
 def _blocks(message: Any) -> list[Dict]:
