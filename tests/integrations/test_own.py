@@ -246,6 +246,25 @@ async def test_rules_send_no_request_and_a_model_that_fails_gives_way_to_them(
         assert all("written by rules" in text for text in costs)
 
 
+async def test_a_limit_that_a_model_refuses_is_left_out_for_it_from_then_on() -> None:
+    refusal = status(400, "Unsupported parameter: 'max_tokens' is not supported.", param="max_tokens")
+
+    def refuse(messages: list[Any], received: Received) -> Any:
+        return (
+            refusal if is_summary(received) and "max_tokens" in received.json else serve(messages, received)
+        )
+
+    async with (
+        ModelServer(refuse) as server,
+        CHAT.open(server, True, max_total_tokens=8_000, summarizer=None) as client,
+    ):
+        for name in ("Anna", "Bert"):
+            said = [{"role": "user", "content": f"I am {name}."}, *LONG]
+            await CHAT.ask(client, said, stream=False, asynchronous=True)
+    asked = [received for received in server.requests if is_summary(received)]
+    assert ["max_tokens" in received.json for received in asked] == [True, False, False]
+
+
 # In place
 
 

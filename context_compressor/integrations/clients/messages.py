@@ -90,10 +90,10 @@ class MessagesWire:
 
     def written(self, reply: Any) -> Said:
         text = "".join(block.text for block in reply.content if block.type == "text")
-        heard = _heard([], reply.stop_reason, reply.usage, None)
+        usage = reply.usage
         reason = "length" if reply.stop_reason in _CUT_OFF[:2] else reply.stop_reason
-        cached = reply.usage.cache_read_input_tokens or 0
-        return Said(text, int(str(heard.prompt_tokens)), reply.usage.output_tokens, reason, cached)
+        cached = usage.cache_read_input_tokens or 0
+        return Said(text, _tokens_read(usage), usage.output_tokens, reason, cached)
 
     def refusal(self, reply: Any) -> str | None:  # noqa: ARG002
         return None  # the SDK raises
@@ -200,12 +200,15 @@ def _heard(content: list[Dict], reason: str | None, usage: Any, container: Any) 
     calls = [
         Call(block["id"], block["name"], block["input"]) for block in content if block["type"] == "tool_use"
     ]
-    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    prompt_tokens = sum(getattr(usage, name, None) or 0 for name in read)
     said: Dict = {"role": "assistant", "content": content}
     is_whole = reason is not None and reason not in _CUT_OFF
     going_on: Dict = {} if container is None else {"container": container.id}
-    return Heard([said], calls, is_whole, prompt_tokens, usage, going_on=going_on)
+    return Heard([said], calls, is_whole, _tokens_read(usage), usage, going_on=going_on)
+
+
+def _tokens_read(usage: Any) -> int:
+    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return sum(getattr(usage, name, None) or 0 for name in read)
 
 
 class MessagesReader:
