@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from context_compressor import (
 )
 from context_compressor import InMemoryMemory as OurInMemoryMemory
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
+from context_compressor.integrations import agentscope
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, AgentScopeSummarizer
 from tests.integrations.messages import fields_of, reply, result, turns, user
 from tests.memory.scripted import Gated, reached
@@ -54,6 +57,19 @@ def test_it_is_a_memory_of_agentscopes() -> None:
     assert isinstance(memory, MemoryBase)
     assert isinstance(memory, StateModule)
     assert memory  # an agent takes an empty one, too: `memory or InMemoryMemory()`
+
+
+def test_a_memory_in_a_database_asks_for_no_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, theirs = "context_compressor.integrations.agentscope.stored", "context_compressor.backends.redis"
+    for name in [name for name in sys.modules if name.startswith((stored, theirs, "redis"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.setattr(agentscope, "stored", None, raising=False)
+    memories = import_module(stored)
+
+    assert memories.AsyncSQLAlchemyMemory("sqlite+aiosqlite://")
+    with pytest.raises(ImportError, match=r"pip install 'agent-context-compressor\[redis\]'"):
+        memories.RedisMemory()
 
 
 def test_the_arguments_of_reme_are_taken_in_their_order() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from context_compressor.backends.redis import RedisMemory as _RedisMemory
-from context_compressor.backends.redis_clients import Client
 from context_compressor.backends.sqlalchemy import SQLAlchemyMemory
 from context_compressor.integrations.agentscope.memory import AgentScopeCompressedMemory
+
+if TYPE_CHECKING:
+    from context_compressor.backends.redis_clients import Client
 
 __all__ = ["AsyncSQLAlchemyMemory", "InMemoryMemory", "RedisMemory"]
 
@@ -77,7 +78,10 @@ class RedisMemory(AgentScopeCompressedMemory):
         key_ttl: int | None = None,
         **options: Any,
     ) -> None:
-        self._base = _RedisMemory(
+        # AgentScope brings SQLAlchemy, and no Redis.
+        from context_compressor.backends.redis import RedisMemory as Base
+
+        self._base = Base(
             session_id=session_id,
             user_id=user_id,
             host=host,
