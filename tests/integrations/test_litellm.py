@@ -122,7 +122,7 @@ async def work(ask: Ask, run: Callable[[str, Dict], str], messages: list[Any], *
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("way", ["whole", "streamed", "routed"])
-async def test_sixty_turns(way: str, place: Workplace) -> None:
+async def test_a_long_task(way: str, place: Workplace) -> None:
     c = use(max_total_tokens=BUDGET)
     messages: list[Any] = [{"role": "user", "content": REQUEST}]
     async with ModelServer(Worker(), window_tokens=WINDOW) as server:
@@ -145,7 +145,7 @@ async def test_sixty_turns(way: str, place: Workplace) -> None:
     assert stats is not None
     assert stats.events > 3
     assert stats.view_tokens <= BUDGET
-    assert sum(len(one["content"]) for one in messages if isinstance(one, dict)) > 450_000
+    assert sum(len(one["content"]) for one in messages if isinstance(one, dict)) > 200_000
 
 
 async def test_without_views_the_same_is_refused(place: Workplace) -> None:

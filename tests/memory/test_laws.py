@@ -660,13 +660,13 @@ class SharedLaws(Laws):
 
 
 Laws.TestCase.settings = settings(
-    max_examples=120,
+    max_examples=80,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-BackgroundLaws.TestCase.settings = settings(Laws.TestCase.settings, max_examples=60)
-SharedLaws.TestCase.settings = settings(Laws.TestCase.settings, max_examples=40)
+BackgroundLaws.TestCase.settings = settings(Laws.TestCase.settings, max_examples=40)
+SharedLaws.TestCase.settings = settings(Laws.TestCase.settings, max_examples=25)
 TestLaws = Laws.TestCase
 TestSharedLaws = SharedLaws.TestCase
 TestBackgroundLaws = BackgroundLaws.TestCase

@@ -37,7 +37,7 @@ from tests.memory.scripted import (
     user,
 )
 
-LEVELS = 5_000
+LEVELS = 2_000
 
 
 class LastingStore:

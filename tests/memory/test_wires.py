@@ -1,4 +1,4 @@
-"""Sixty turns through the SDKs, against a server that refuses what the two other APIs refuse."""
+"""A long task through the SDKs, against a server that refuses what the two other APIs refuse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support_tests.test_form_wires import converse, every_way, respond
 
 Dict = dict[str, Any]
 
-TURNS, STEPS = 60, 4
+TURNS, STEPS = 36, 4
 """Turns of the model, and of these how many for each request of the user."""
 BUDGET, WINDOW = 6_000, 14_000
 FIELDS = {"type": "object", "properties": {"host": {"type": "integer"}}, "required": ["host"]}
@@ -104,7 +104,7 @@ class Conversation:
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("form", ["responses", "anthropic"])
 @every_way
-async def test_sixty_turns(form: str, asynchronous: bool, stream: bool) -> None:
+async def test_a_long_task(form: str, asynchronous: bool, stream: bool) -> None:
     reader = Reader()
     memory = CompressedMemory(max_total_tokens=BUDGET)
     async with ModelServer(reader, window_tokens=WINDOW) as server:

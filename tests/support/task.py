@@ -18,10 +18,10 @@ from tests.support.wires import Received
 
 Dict = dict[str, Any]
 
-TURNS = 60
+TURNS = 30
 """Turns of the model, the last of which is its answer."""
 WINDOW, BUDGET = 32_000, 16_000
-LEAST_RAW_TOKENS = 200_000
+LEAST_RAW_TOKENS = 100_000
 """Tokens that the task comes to, word for word."""
 _LINES, _WIDTH = 200, 9
 REQUEST = "Go through all logs and orders, and tell me what went wrong. Never write to the database."

@@ -9,7 +9,7 @@ from tests.integrations.agents.depot import log_name, log_text
 from tests.support.model_server import Reply, answer
 from tests.support.rendering import text_of
 
-TURNS = 60
+TURNS = 32
 WINDOW = 32_000
 BUDGET = 16_000
 TARGET = 6
@@ -22,7 +22,7 @@ _PAGE = re.compile(r"\[(ctx://\w{16}) lines (\d+)-(\d+) of (\d+)\]\n(.*)\n\[[^\n
 
 
 class LongTask:
-    """Sixty replies: fifty-five logs, some with a search or a query beside them, then a text read back."""
+    """A log in each reply, some with a search or a query beside them, then a text read back."""
 
     def __init__(self) -> None:
         self.turn = 0

@@ -69,7 +69,9 @@ DASHSCOPE = Wire(
 )
 WIRES = (OPENAI, DASHSCOPE)
 on_every_wire = pytest.mark.parametrize("wire", WIRES, ids=str)
-whole_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+in_every_way = pytest.mark.parametrize(
+    ("wire", "stream"), [(OPENAI, True), (DASHSCOPE, False), (OPENAI, False), (DASHSCOPE, True)], ids=str
+)
 
 SMALL_BUDGET = 4_000
 SMALL_WINDOW = 8_000

@@ -24,10 +24,9 @@ from tests.integrations.agents.support import (
     DASHSCOPE,
     OPENAI,
     Wire,
+    in_every_way,
     make_agent,
-    on_every_wire,
     user,
-    whole_and_streamed,
 )
 from tests.support.markdown import blocks
 from tests.support.model_server import ModelServer, Reply, answer, context_length_exceeded
@@ -42,8 +41,8 @@ def agent_with(wire: Wire, model: Any, memory: AgentScopeCompressedMemory, **mor
 # Counts
 
 
-@on_every_wire
-@whole_and_streamed
+@pytest.mark.variants(2)
+@in_every_way
 async def test_a_counted_model_tells_the_memory_what_the_provider_counts(wire: Wire, stream: bool) -> None:
     async with ModelServer(lambda messages: answer("Good.")) as server, wire.model(server, stream) as model:
         seen = []

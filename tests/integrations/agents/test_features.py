@@ -25,10 +25,10 @@ from tests.integrations.agents.support import (
     WatchedMemory,
     Wire,
     assert_sound,
+    in_every_way,
     make_agent,
     on_every_wire,
     user,
-    whole_and_streamed,
 )
 from tests.support.model_server import ModelServer, Received, Reply, answer
 from tests.support.rendering import text_of
@@ -44,8 +44,8 @@ class Report(BaseModel):
 FINISHED = ("generate_response", {"courier": "Ilse", "parcels": 117})
 
 
-@whole_and_streamed
-@on_every_wire
+@pytest.mark.variants(2)
+@in_every_way
 async def test_structured_output_comes_through_many_replies(wire: Wire, stream: bool, depots: Path) -> None:
     """Hints and all: one where the model forgets to call the finishing tool, one where it only calls."""
     async with ModelServer(window_tokens=SMALL_WINDOW) as server, wire.model(server, stream) as model:
@@ -235,10 +235,9 @@ class Summarising:
         return answer(tool_calls=[read(self.turn)]) if self.turn < self.turns else answer("All were read.")
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("threshold", [2_000, 2_200], ids=["summarises-often", "summarises-sometimes"])
-@whole_and_streamed
-@on_every_wire
+@in_every_way
 async def test_agentscopes_own_compression_and_ours_work_on_one_memory(
     wire: Wire, stream: bool, threshold: int, depots: Path
 ) -> None:

@@ -21,10 +21,10 @@ from tests.integrations.agents.support import (
     WatchedMemory,
     Wire,
     assert_sound,
+    in_every_way,
     make_agent,
     on_every_wire,
     user,
-    whole_and_streamed,
 )
 from tests.support.model_server import ModelServer, answer, half_stream, hang
 
@@ -114,8 +114,8 @@ async def test_interrupted_in_parallel_calls_it_goes_on(wire: Wire, depots: Path
     assert memory.stats().events > 0
 
 
-@whole_and_streamed
-@on_every_wire
+@pytest.mark.variants(2)
+@in_every_way
 async def test_interrupted_while_the_model_speaks_it_goes_on(wire: Wire, stream: bool, depots: Path) -> None:
     """With half an answer, if it came in pieces: AgentScope answers its calls, cut short or not."""
     async with ModelServer(window_tokens=SMALL_WINDOW) as server, wire.model(server, stream) as model:

@@ -1,4 +1,4 @@
-"""A task of 60 turns by a real agent, against a server that refuses what providers refuse."""
+"""A long task by a real agent, against a server that refuses what providers refuse."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from tests.integrations.agents.support import (
     WatchedMemory,
     Wire,
     assert_sound,
+    in_every_way,
     make_agent,
-    on_every_wire,
     sent_tokens,
     user,
-    whole_and_streamed,
 )
 from tests.support.model_server import ModelServer
 from tests.support.rendering import render_request, text_of
@@ -33,9 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_depots(tmp_path_factory.mktemp("depots"))
 
 
-@whole_and_streamed
-@on_every_wire
-async def test_an_agent_of_sixty_turns_is_never_refused_and_reads_back_what_left_its_view(
+@in_every_way
+async def test_an_agent_is_never_refused_and_reads_back_what_left_its_view(
     wire: Wire, stream: bool, folder: Path
 ) -> None:
     script = LongTask()
@@ -49,7 +47,7 @@ async def test_an_agent_of_sixty_turns_is_never_refused_and_reads_back_what_left
     assert not any(log_text(TARGET) in text_of(message) for message in asked.messages)
     assert "\n".join(script.read_back).startswith(log_text(TARGET))
     stats = memory.stats()
-    assert stats.history_tokens > 200_000
+    assert stats.history_tokens > 100_000
     assert stats.summarizer_calls > 0
     print(f"history {stats.history_tokens:,} tokens, largest view sent {max(sent_tokens(server)):,}; {stats}")
 
@@ -69,8 +67,7 @@ async def test_so_is_one_whose_history_is_in_agentscopes_database(folder: Path, 
         await engine.dispose()
 
 
-@whole_and_streamed
-@on_every_wire
+@in_every_way
 async def test_the_same_task_with_agentscopes_own_memory_is_refused_as_too_long(
     wire: Wire, stream: bool, folder: Path
 ) -> None:
@@ -82,6 +79,6 @@ async def test_the_same_task_with_agentscopes_own_memory_is_refused_as_too_long(
     refused = server.requests[-1]
     shown = render_request(refused)
     print(shown)
-    assert script.turn < TURNS / 4, shown
+    assert script.turn < TURNS / 2, shown
     assert [problem.endswith(f"in a window of {WINDOW}") for problem in refused.refused] == [True], shown
     assert len(server.refusals) == 1, shown

@@ -18,10 +18,10 @@ from tests.integrations.agents.support import (
     WatchedMemory,
     Wire,
     assert_sound,
+    in_every_way,
     make_agent,
     on_every_wire,
     user,
-    whole_and_streamed,
 )
 from tests.support.model_server import ModelServer, answer
 
@@ -51,8 +51,8 @@ def make_racing_toolkit(folder: Path, runners: int) -> Toolkit:
     return toolkit
 
 
-@whole_and_streamed
-@on_every_wire
+@pytest.mark.variants(2)
+@in_every_way
 async def test_parallel_calls_whose_results_arrive_in_reverse_are_one_exchange(
     wire: Wire, stream: bool, depots: Path
 ) -> None:
@@ -75,8 +75,8 @@ async def test_parallel_calls_whose_results_arrive_in_reverse_are_one_exchange(
     assert memory.stats().segments > 0
 
 
-@whole_and_streamed
-@on_every_wire
+@pytest.mark.variants(2)
+@in_every_way
 async def test_what_goes_wrong_in_a_call_is_answered_and_the_agent_goes_on(
     wire: Wire, stream: bool, depots: Path
 ) -> None:
