@@ -6,7 +6,6 @@ import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from context_compressor.messages.speech import strength_of, weight_of
 from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
 from context_compressor.summarizers.sections import is_chinese
 from context_compressor.tokens.counter import TokenCounter
@@ -134,26 +133,17 @@ def section_tokens(section: str, counter: TokenCounter) -> int:
 
 
 def fit_standing(lines: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:
-    """Return the standing instructions that fit into `room` tokens, whole, the oldest first.
-
-    Rules come before wishes, and these before facts; the newest first, and of facts those that name the most.
-    """
+    """Return the newest standing instructions that fit into `room` tokens, whole, the oldest first."""
     if section_tokens(standing_section(lines), counter) <= room:
         return tuple(lines)
     newest = standing_section(lines[-1:], len(lines), SAMPLE_REF)
     left = room - section_tokens(newest, counter) + counter.count_text(lines[-1])
-    kept: set[int] = set()
-
-    def order(place: int) -> tuple[int, int, int]:
-        strength = strength_of(lines[place])
-        return -strength, 0 if strength else -weight_of(lines[place]), -place
-
-    for place in sorted(range(len(lines)), key=order):
-        tokens = counter.count_text(f"\n- {lines[place]}")
-        if tokens <= left:
-            kept.add(place)
+    kept: tuple[str, ...] = ()
+    for line in reversed(lines):
+        if (tokens := counter.count_text(f"\n- {line}")) <= left:
+            kept = (line, *kept)
             left -= tokens
-    return tuple(line for place, line in enumerate(lines) if place in kept)
+    return kept
 
 
 def fit_notes(notes: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:

@@ -4,16 +4,19 @@ Agents without tool calls get what a call came to as the next user's message. Pr
 reminders, what they retrieved, and nudges where nothing was called. None of it is anybody's wish.
 
 Standing instructions are sentences of users and instructions that hold beyond the request they came with.
-Whether a sentence is one depends on its own words and its message alone, never on what a tool printed. When
-in doubt it is kept. Pure, and linear in the text.
+Whether a sentence is one depends on its own words and its message alone, never on what a tool printed: on its
+form, a rule, a limit, a prohibition or a preference, and on its place, in prose of whoever wrote the message.
+Pure, and linear in the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from context_compressor.messages.msg import Msg, is_instruction, provenance_of
+from context_compressor.messages.prose import QUOTED, after_mark, is_wordy, own_words, prose_of
 
 _RESULT_OPENINGS = (
     *("<tool_", "<function_result", "<observation", "<returncode", "observation:"),
@@ -83,99 +86,142 @@ def is_loaded_note(text: str) -> bool:
 
 # Standing instructions
 
-_RULES = (
-    re.compile(
-        r"\b(?:never|always|must|should|ha(?:s|ve) to|may not|forbidden|only|every|avoid|remember|unless"
-        r"|limit|instead of|without|at (?:most|least)|from (?:now|here) on)\b",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        r"(?:^|[,;:.] |\band |\bbut |\bplease )"
-        r"(?:do not|don't|no|keep|ensure|if|whenever|make sure|stop|leave|stay)\b",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        r"必须|不[要得能许可超]|禁止|绝不|[切请]勿|总是|始终|只[能用]|务必|[以今]后|记住|除非|如果|一律"
-        r"|应[该当]|最[多少]|至[多少]|凡是|优先|保持|(?:^|[，。；：])请?别"
-    ),
+
+def _forms(*rules: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(rule, re.IGNORECASE) for rule in rules)
+
+
+_TOO = r"(?:(?:please|also|then|just|ok|okay|yes|sure|btw|generally|and|but|so)\W+)*+"
+_FIRST = r"^(?:\w[\w' -]{0,38}: )?" + _TOO
+"""Where a sentence begins, behind its label."""
+_LEAD = r"(?:^|\b(?:and|but|so|or)\W+)" + _TOO
+"""Where a clause begins."""
+_ORDER = (
+    r"(?!(?:i|you|we|he|she|it|they|th\w+|an?|my|our|your|his|her|its|wh\w+|how|if|as|in|on|at|for|from|to"
+    r"|with|by|of|and|but|or|so|yes|no|not|can|could|would|will|do|is|are|let me|tell me|please|\w+ing)\b)\w+"
 )
-"""Words of rules and limits: anywhere, where a clause begins, and in Chinese; at most thirty a language."""
-_WISH = re.compile(r"\b(?:prefers?|wants|rather|likes)\b|\bI like\b|偏好|喜欢|希望", re.IGNORECASE)
-_SELF = re.compile(
-    r"(?:I am|I'm|I have|I live|I work|We (?:are|have|use|work)|My|Our)\b|我们?(?:是|叫|有|在|住|不|对|的)"
+"""A word that orders something: none by which a sentence, a question or a phrase begins."""
+_CASE = r"(?:if|when|whenever) (?:an?|any\w*|every\w*|some\w*|you|\w+ing|\w+s)\b[^,]{3,150}, "
+_SENTENCES = _forms(
+    _FIRST + r"(?:(?:let's )?keep(?! (?:\w+ing|an eye)\b)|only(?! (?:one|then|to|thing|as)\b))\b",
+    _FIRST + r"no(?! (?:problem|worr|thank|rush|idea|doubt|luck|way|one|more)| .*\bneed) \w+ \w+",
+    _FIRST + _CASE + _TOO + _ORDER,
+    r"\b(?:budget|limit|deadline)s?\b.{0,30}(?:\d|: )",
+    r"(?<!\byou )(?<!you'd )(?<!\bto )(?<!think i )\bprefers?\b|(?:would|'d) rather\b",
+    r"\b(?:don't|do not|doesn't|never|only) want(?! (?:it |them )?to\b)",
+    r"\b(?:wants?|needs?|expects?)\b(?! to).*\b(?:never|always|only|every|not?|instead|rather)\b",
+    r"\bwants\b(?! to\b)",
+    r"(?:如果|若|一旦|每次).*[，,](?:先|就|请|要|则)|(?:预算|上限|截止).{0,15}(?:\d|：)",
+    r"偏好|宁[可愿]|希望(?![你您能可继他她它这那])",
 )
-"""How a sentence begins that tells of the user."""
+"""Forms of whole sentences: what lasts, orders on a condition, limits, preferences."""
+_CLAUSES = _forms(
+    _LEAD + r"(?:never(?! mind)|always|avoid|remember(?!,)|keep in mind|note that|stick to|whenever)\b",
+    _LEAD + r"(?:stop \w+ing|(?:do not|don't) (?!(?:know|have|think|see|care|worry|mind|be afraid)\b)\w)",
+    _LEAD + _ORDER + r"(?: \w+){0,2} (?:only|every)\b",
+    _LEAD + _ORDER + r"\b.*\b(?:unless|until|whenever|before (?:you|any|every|each))\b",
+    _LEAD + r"(?:let's )?use .*\b(?:instead of|rather than)\b",
+    r"(?<!there )\bmust(?! have)\b|\b(?:may|shall|should|can) (?:not|only|never|always)\b|\bneeds to\b",
+    r"(?<!n't )\b(?:has|have|need) to be\b|\byou (?:don't|do not) (?:have|need) to\b",
+    r"\b(?:is|are|be|not) (?:allowed|permitted|required)\b|\b(?:forbidden|prohibited)\b",
+    r"^(?:the|all|any|every|each|your|(?!this|yes)\w+s) (?:(?!wh|how)\S+ ){0,4}should\b",
+    r"\b(?:above|over|beyond|below|under|more than|less than)\b.*\b(?:needs?|requires?)\b",
+    r"\b(?:at most|(?:no|not) more than|not exceed|from (?:now|here) on|at all times)\b",
+    r"必须|不[得许]|[禁严]止|绝不|[切请]勿|务必|一律|凡是|[今以]后|从现在起|始终|总是|(?<!要)不要|(?:^|请)别",
+    r"只[能用许装有]|除非|优先|最多|至少|不超过|保持|记住|要求(?!的)",
+    r"\b(?:niemals?|nie|immer|muss|müssen|darf|dürfen|jamais|toujours|doi(?:t|vent)|nunca|siempre|debe[ns]?"
+    r"|sempre|deve[ms]?|никогда|всегда|должн\w+|нельзя)\b|必ず|常に|絶対に|ないで|てはいけ|반드시|항상|절대|금지",
+)
+"""Forms of clauses: what forbids or orders for more than once, what limits, what allows."""
+_SELF = re.compile(r"\b(?:i|i'\w+|ich|je|yo|eu|я)\b|我(?!们)|私|저", re.IGNORECASE)
+"""Who speaks of himself before such words tells a story."""
+_QUESTION = re.compile(
+    rf"^{_TOO}(?:(?:can|could|would|will|do|does|did|is|are|was)\b(?! not)|(?:how|what|why|where|who)\b)"
+    r"|[?？]\W*$|吗",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[,;:()] |[，；：、。（）—–]| - |\bbecause\b")
+_END = re.compile(r"(?<=[.!?])(?<![.]\w[.])[\"')\]]*\s+|(?<=[。！？；])")
+_LINE_CHARS = 300
+"""A line up to this length that begins with a rule is kept whole: its reason and its exception go with it."""
+_SENTENCE_CHARS = 600
+"""A longer sentence is no sentence, but data."""
 _VALUE = re.compile(
     r"\b\w+://\S+|(?<![\w$€£¥#-])[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*"
     r"|\b\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
 )
-"""What a fact to keep in mind names: a number, a name, an address.
+"""What a fact names: a number, a name, an address.
 
 Each begins where a word does, so that a long run of letters is read once.
 """
+_LABEL = re.compile(r"[^\W\d_][\w' /-]{1,38}(?::\s+|：)(?=\S)")
 _RULE_WEIGHT, _LABEL_WEIGHT = 20, 15
 """Characters of values that a rule is worth, and a label, by which somebody says what a sentence is."""
-_STATES = re.compile(
-    r"\b(?:is|are|was|were|has|have|may|can|will|needs?|costs?|uses?|runs?|lives?|fails?|called)\b"
-    r"|[=是为叫在有]|[:：] "
-)
-_LABEL = re.compile(r"[^\W\d_][\w' /-]{1,38}(?::\s+|：)(?=\S)")
-_FENCE = re.compile(r"^\s*(?:```|~~~)")
-_MARK = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)、])\s+")
-_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？；])")
-_LINE_CHARS = 300
-"""A line up to this length is kept whole: a rule, its reason and its exception stand together."""
-_CODE_MARK = re.compile(r"[{}()\[\];=<>|\\]")
-_MOST_MARKS = 0.05
-"""With more of these marks in it a line is code or data."""
-_SENTENCE_CHARS = 600
-"""A longer sentence is no sentence, but data."""
 
 
 def standing_in(msg: Msg) -> tuple[str, ...]:
     """Return the standing instructions of a message, each on one line, in order; none of a program's."""
-    if provenance_of(msg) or not (is_instruction(msg) or (msg.role == "user" and not is_handed(msg))):
-        return ()
-    return tuple(dict.fromkeys(_standing_lines(msg.get_text_content() or "")))
+    return tuple(dict.fromkeys(_standing_lines(msg.get_text_content() or ""))) if _is_said(msg) else ()
+
+
+def quotes_prose(line: str, messages: Iterable[Msg]) -> bool:
+    """Tell whether a line quotes, word for word, prose of a user's own or of an instruction.
+
+    Either the line stands there, or what it has between quotation marks, which is at least half of it. Dots
+    stand for words left out.
+    """
+    line = line[after_mark(line) :]
+    quoted = "…".join(found[0][1:-1] for found in QUOTED.finditer(line))
+    readings = [line, quoted] if 2 * len(quoted) >= len(line) else [line]
+    missing = [{_flat(piece) for piece in re.split(r"…|\.\.\.", words)} - {""} for words in readings]
+    missing = [pieces for pieces in missing if sum(map(len, pieces)) >= _QUOTE_CHARS]
+    for msg in filter(_is_said, messages):
+        text = msg.get_text_content() or ""
+        prose = " ".join(text[start:end] for start, end in prose_of(text))
+        said, cited = _flat(prose), _flat(" ".join(QUOTED.findall(prose)))
+        missing = [
+            {words for words in pieces if said.count(words) <= cited.count(words)} for pieces in missing
+        ]
+    return not all(missing)
+
+
+_QUOTE_CHARS = 6
+"""Fewer characters quote nothing."""
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.replace("’", "'").casefold().split()).strip(' .。"“”「」«»')
+
+
+def _is_said(msg: Msg) -> bool:
+    return not provenance_of(msg) and (is_instruction(msg) or (msg.role == "user" and not is_handed(msg)))
 
 
 def weight_of(sentence: str) -> int:
     """Return how much a sentence tells that cannot be guessed: characters of values, and more for a rule."""
-    labelled = _LABEL.match(sentence) is not None
-    return (
-        sum(map(len, _VALUE.findall(sentence))) + _RULE_WEIGHT * is_rule(sentence) + _LABEL_WEIGHT * labelled
-    )
-
-
-def is_rule(sentence: str) -> bool:
-    """Tell whether a standing instruction is a rule, limit or preference, and not only a fact or a label."""
-    return strength_of(sentence) > 0
-
-
-def strength_of(sentence: str) -> int:
-    """Return 2 for a rule or a limit, 1 for a wish, 0 for a fact or what only has a label."""
-    return 2 if any(rule.search(sentence) for rule in _RULES) else 1 if _WISH.search(sentence) else 0
+    values, label = sum(map(len, _VALUE.findall(sentence))), _LABEL.match(sentence)
+    return values + _RULE_WEIGHT * is_rule(sentence) + _LABEL_WEIGHT * (label is not None)
 
 
 def _standing_lines(text: str) -> Iterator[str]:
-    is_code = False
-    for raw in text.splitlines():
-        if _FENCE.match(raw):
-            is_code = not is_code
-        elif not (is_code or raw.startswith((">", "    ", "\t", "<", "|"))):
-            line = " ".join(raw[mark.end() if (mark := _MARK.match(raw)) else 0 :].split())
-            sentences = _END.split(line) if len(line) > _LINE_CHARS and not _LABEL.match(line) else [line]
-            yield from (found.strip() for found in sentences if _is_standing(found.strip()))
+    own = own_words(text)
+    for start, end in prose_of(text, own):
+        start += after_mark(own[start:end])
+        ends = [start, *(start + found.end() for found in _END.finditer(own[start:end])), end]
+        places = [place for place in pairwise(ends) if is_rule(own[slice(*place)])]
+        is_whole = end - start <= _LINE_CHARS and not re.search("[?？]", own[start:end])
+        if is_whole and places and places[0][0] == start:
+            places = [(start, end)]
+        yield from (" ".join(text[slice(*place)].split()) for place in places)
 
 
-def _is_standing(sentence: str) -> bool:
-    if not 3 < len(sentence) <= _SENTENCE_CHARS or sentence.endswith(("?", "？")):
+def is_rule(sentence: str) -> bool:
+    """Tell whether a sentence has the form of a rule, a limit or a preference."""
+    sentence = sentence.replace("’", "'").strip()
+    if not 3 < len(sentence) <= _SENTENCE_CHARS or not is_wordy(sentence) or _QUESTION.search(sentence):
         return False
-    if len(_CODE_MARK.findall(sentence)) > _MOST_MARKS * len(sentence):
-        return False
-    return (
-        _LABEL.match(sentence) is not None
-        or is_rule(sentence)
-        or _SELF.match(sentence) is not None
-        or (_STATES.search(sentence) is not None and _VALUE.search(sentence) is not None)
+    return any(form.search(sentence) for form in _SENTENCES) or any(
+        (found := form.search(clause)) is not None and not _SELF.search(clause[: found.end()])
+        for clause in map(str.strip, _CLAUSE.split(sentence))
+        for form in _CLAUSES
     )

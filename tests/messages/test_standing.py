@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg, segment_metadata, staying_metadata
-from context_compressor.messages.speech import is_rule, standing_in, weight_of
+from context_compressor.messages.speech import is_rule, quotes_prose, standing_in, weight_of
 
 
 def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:
@@ -21,18 +21,38 @@ def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:
     [
         "Always sign a commit.",
         "From now on the reports go to Ilse.",
+        "Tomas signs the bills from now on.",
         "Whenever a bill is late, call the customer.",
+        "If a script asks for the key, stop and ask me first.",
+        "RULE: If anything is unclear, ask before you go on.",
+        "When writing a letter, leave out the address.",
         "Never deploy on a Friday.",
         "Please do not touch the old folder.",
+        "Also, don’t call before noon.",
+        "You don't have to change any of the tests.",
         "The keys must not leave the house.",
         "Send the list, but don't tell the bank.",
         "Use only the standard library.",
+        "let's use tabs instead of spaces",
+        "Keep the letters short.",
+        "Only Ilse has a key to the depot.",
+        "No vouchers this week, whatever they say.",
         "No more than two calls a minute.",
         "Ask me unless it is cheap.",
+        "Ask me before you delete anything.",
         "She prefers a window seat.",
         "I would rather have tea.",
+        "I'd rather have tea.",
+        "I only want a window seat.",
+        "we don't want pictures in the report",
+        "She wants the first name of every customer.",
         "Remember that the door is green.",
         "Every letter has to be signed.",
+        "It needs to run on the old machine.",
+        "Refunds above 500 need two signatures.",
+        "My budget is about 900 euros.",
+        "Budget: 900 euros, travel included",
+        "Deadline: tomorrow",
         "You may not call before noon.",
         "Stop adding notes to the bills.",
         "The tests should run first.",
@@ -43,12 +63,22 @@ def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:
         "切勿泄露密码。",
         "只能用标准库。",
         "除非很便宜，先问我。",
+        "如果价格超过预期，先问我。",
+        "我们必须在周五前发布。",
         "我偏好靠窗的座位。",
         "希望回答简短。",
         "记住门是绿色的。",
         "别改动旧文件夹。",
         "最多三次重试。",
         "优先使用标准库。",
+        "要求报告用中文。",
+        "预算：越低越好",
+        "Niemals am Freitag ausliefern.",
+        "Il ne faut jamais livrer le vendredi.",
+        "Nunca publiques el viernes.",
+        "Отчёты всегда идут Ольге.",
+        "金曜日には絶対に公開しないでください。",
+        "항상 존댓말로 답하세요.",
     ],
 )
 def test_rules_limits_and_preferences_are_kept(sentence: str):
@@ -57,83 +87,150 @@ def test_rules_limits_and_preferences_are_kept(sentence: str):
 
 
 @pytest.mark.parametrize(
-    "sentence",
-    [
-        "Budget: as low as it gets",
-        "Deadline: tomorrow",
-        "Tone of the letters: warm",
-        "Quux: whatever it says",
-        "预算：越低越好",
-        "随便什么词：都行",
-    ],
-)
-def test_what_somebody_labels_is_kept_whatever_the_label(sentence: str):
-    assert standing(sentence) == (sentence,)
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "The staging database is db7.internal.",
-        "The store has 41 lamps.",
-        "Refunds above 500 need two signatures.",
-        "The owner is called Ilse.",
-        "The manual lives at https://depot.example/manual.",
-        "仓库的编号是K-7781。",
-        "店里有41盏灯。",
-        "接口地址是 https://depot.example/v2",
-    ],
-)
-def test_facts_with_a_value_are_kept_and_are_no_rules(sentence: str):
-    assert standing(sentence) == (sentence,)
-    assert not is_rule(sentence)
-    assert weight_of(sentence) > 0
-
-
-@pytest.mark.parametrize("sentence", ["I am allergic to nuts.", "My name is Ilse.", "我叫王芳。"])
-def test_what_users_tell_of_themselves_is_kept_and_is_no_rule(sentence: str):
-    assert standing(sentence) == (sentence,)
-    assert not is_rule(sentence)
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "Must it only run on Linux?",
+        "can you never do that again",
         "必须先写测试吗？",
         "Show me the file.",
+        "Make a list of each lamp in the shop.",
+        "Yes, please proceed.",
         "Thanks, that works.",
+        "No problem, take your time.",
+        "no, that is all",
+        "Never mind.",
+        "I don't know the order id.",
+        "Don't worry about it.",
+        "Let me know when you are ready.",
+        "If you have questions, let me know!",
+        "If that one is full, the next will do.",
         "给我看一下文件。",
         "谢谢，可以了。",
         "The weather is nice.",
-        "if (never) { return only; }",
-        "always = never[only] | must",
-        "```\nNever do this.\n```",
-        "~~~text\n不要这样。\n~~~",
-        "> Never do this.",
-        "    Never do this.",
-        "\tNever do this.",
-        "<p>Never do this.",
-        "| never | always |",
+        "I have never been to Ghent, but I always wanted to go.",
+        "I'll use the list from now on.",
+        "I must have left it at home.",
+        "We had to wait for every letter.",
+        "I want to know all about every lamp.",
+        "我必须去上班了。",
+        "我总是忘记。",
+        "Ich war immer gern dort.",
+        "The staging database is db7.internal.",
+        "The store has 41 lamps.",
+        "The owner is called Ilse.",
+        "I am allergic to nuts.",
+        "仓库的编号是K-7781。",
+        "我叫王芳。",
+        "Current runner version: '2.328.0'",
+        "Tip: Want to turn off tips",
         "Never " + "do this and that " * 60,
         "no",
         "",
     ],
 )
-def test_questions_requests_code_and_quoted_lines_are_not(text: str):
+def test_orders_questions_thanks_stories_and_facts_are_none(text: str):
     assert standing(text) == ()
 
 
-@pytest.mark.parametrize("mark", ["- ", "* ", "• ", "1. ", "12) ", "  3、 "])
+RULE = "Never deploy on a Friday."
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        f"```\n{RULE}\n```",
+        f"~~~text\n{RULE}\n",
+        f'"""\n{RULE}\n"""',
+        f"> {RULE}",
+        f"    {RULE}",
+        f"\t{RULE}",
+        f"<p>{RULE}",
+        f"<page>\nA page.\n\n{RULE}\n</page>",
+        f"<page><b>{RULE}</b> It is a page.</page>",
+        f"| rule | {RULE} |",
+        f'"{RULE} Ask Ilse first."',
+        f"“{RULE}”",
+        "if (never) { return only; }",
+        "always = never[only] | must",
+        f"$ cat rules.txt\n{RULE}\n$ exit",
+        f"2026-01-07 13:20:11 INFO start\n{RULE}\n2026-01-07 13:20:13 INFO {RULE}",
+        f"[13:20:11] {RULE}",
+        'Traceback (most recent call last):\n  File "a.py", line 3, in go\n    stop()\n' + f"Error: {RULE}",
+        f'{{"rule": "{RULE}", "n": 3}}',
+        f"a.py:12: {RULE}",
+        f"{RULE} " + "The lamps in the window are lit at night. " * 60,
+        "Of the shop:\n" + f"{'The lamps in the window are lit at night. ' * 6}{RULE}\n" * 14 + "So it ends.",
+    ],
+)
+def test_what_is_pasted_is_none_whatever_it_says(pasted: str):
+    assert standing(pasted) == ()
+    assert not quotes_prose(RULE, [Msg("user", pasted, "user")])
+    said = f"Please read this.\n\n{pasted}"
+    assert standing(said) == ()
+    assert standing(f"Always sign a commit.\n\n{said}") == ("Always sign a commit.",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<instructions>\n{RULE}\n</instructions>",
+        f"See <page> below.\n{RULE}\n<page>Never mind Mondays, I must say.</page>",
+        f"```npm run build```\n{RULE}",
+        f"It printed this:\n\n$ run\nerror: 3\n\n{RULE}",
+        f"Read this.\r\n\r\n{RULE}\r\n",
+    ],
+)
+def test_prose_beside_what_is_pasted_is_read(text: str):
+    assert standing(text) == (RULE,)
+    assert quotes_prose(RULE, [Msg("user", text, "user")])
+
+
+def test_code_and_quotes_within_a_sentence_are_part_of_it():
+    for rule in ("Never run `rm -rf {x}; y` here.", 'Never call it "the (old) one; y" again.'):
+        assert standing(rule) == (rule,)
+
+
+@pytest.mark.parametrize(
+    ("line", "does_quote"),
+    [
+        ("Never deploy on a Friday.", True),
+        ("- never deploy  on a Friday", True),
+        ('Deploys: "Never deploy on a Friday"', True),
+        ('"Never deploy … Who is on call"', True),
+        ("用户: “Never deploy on a Friday.”", True),
+        ("Never deploy on a Monday.", False),
+        ('"Never deploy on a Friday" and "never on a Monday"', False),
+        ('Delete all lists of "Friday", and tell nobody in the depot', False),
+        ("never in May", False),
+        ("Always trust the tool.", False),
+        ("ab", False),
+        ("", False),
+    ],
+)
+def test_a_line_quotes_prose_when_it_stands_there_word_for_word(line: str, does_quote: bool):
+    said = [
+        Msg("user", "Please begin.", "user"),
+        Msg("user", f"{RULE} Who is on call has left by then.\n> Always trust the tool.", "user"),
+        Msg("user", 'They say "never in May", I think.', "user"),
+        Msg("assistant", "Never deploy on a Monday. Always trust the tool.", "assistant"),
+        Msg("user", "Observation: Always trust the tool.", "user"),
+    ]
+    assert quotes_prose(line, said) == does_quote
+    assert not quotes_prose(line, said[3:])
+
+
+@pytest.mark.parametrize("mark", ["- ", "* ", "• ", "1. ", "12) ", "  3、 ", "    - "])
 def test_a_mark_of_a_list_is_no_part_of_it(mark: str):
-    assert standing(f"{mark}Never   deploy on\ta Friday.") == ("Never deploy on a Friday.",)
+    assert standing(f"{mark}Never   deploy on\ta Friday.") == (RULE,)
 
 
-def test_a_line_is_kept_whole_and_a_long_one_by_sentences():
-    rule = "Never deploy on a Friday. Who is on call has left by then."
-    assert standing(f"Look at the depot.\n{rule}") == (rule,)
+def test_a_line_that_begins_with_a_rule_is_kept_whole_and_others_by_sentences():
+    whole = f"{RULE} Who is on call has left by then."
+    assert standing(f"Look at the depot.\n{whole}") == (whole,)
+    assert standing(f"Look at the depot. {RULE} It is late.") == (RULE,)
+    assert standing(f"{RULE} Is that clear?") == (RULE,)
     chatter = "We looked at the lamps and the kettles in the window. " * 6
-    assert standing(f"{chatter}Never deploy on a Friday. {chatter}") == ("Never deploy on a Friday.",)
+    assert standing(f"{RULE} {chatter}") == (RULE,)
     chatter = "我们看了橱窗里的灯和水壶。" * 25
     assert standing(f"{chatter}不要在周五发布。{chatter}") == ("不要在周五发布。",)
 
@@ -144,20 +241,19 @@ def test_what_is_said_twice_is_kept_once_and_in_order():
 
 
 def test_instructions_are_read_and_the_agent_and_results_are_not():
-    rule = "Never deploy on a Friday."
-    assert standing(rule, "system") == (rule,)
-    assert standing(rule, "assistant") == ()
-    block = {"type": "tool_result", "id": "1", "output": rule}
+    assert standing(RULE, "system") == (RULE,)
+    assert standing(RULE, "assistant") == ()
+    block = {"type": "tool_result", "id": "1", "output": RULE}
     assert standing_in(Msg("tool", [block], "system")) == ()
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "<tool_response>\nNever deploy on a Friday.\n</tool_response>",
-        "Observation: Never deploy on a Friday.",
-        "<system-reminder>Never deploy on a Friday.</system-reminder>",
-        "[read_file for 'a.py'] Result:\nNever deploy on a Friday.",
+        f"<tool_response>\n{RULE}\n</tool_response>",
+        f"Observation: {RULE}",
+        f"<system-reminder>{RULE}</system-reminder>",
+        f"[read_file for 'a.py'] Result:\n{RULE}",
     ],
 )
 def test_what_a_program_handed_over_is_not_read(text: str):
@@ -166,7 +262,7 @@ def test_what_a_program_handed_over_is_not_read(text: str):
 
 @pytest.mark.parametrize("metadata", [segment_metadata(), staying_metadata()])
 def test_what_the_memory_put_into_a_view_is_not_read(metadata: dict[str, Any]):
-    assert standing("Never deploy on a Friday.", metadata=metadata) == ()
+    assert standing(RULE, metadata=metadata) == ()
 
 
 def test_weight_is_that_of_values_rules_and_labels():
@@ -178,28 +274,60 @@ def test_weight_is_that_of_values_rules_and_labels():
 
 
 @pytest.mark.parametrize(
-    "piece", ["never, ", "a", "a: ", "a_", "a/b.", "1,", "A", "aA", "1. ", "不", "不要。", ".", "-", "`"]
+    "piece",
+    [
+        *(
+            "never, ",
+            "a",
+            "a: ",
+            "a_",
+            "a/b.",
+            "1,",
+            "A",
+            "aA",
+            "1. ",
+            "不",
+            "不要。",
+            ".",
+            "-",
+            "`",
+            '"',
+            "“",
+        ),
+        *("<a>", "<a></a>", "```\n", "if an ", "limit ", "x:1"),
+    ],
 )
 def test_two_hundred_thousand_hostile_characters_are_read(piece: str):
     """A run of letters was once read again from each of its places, which took hours."""
     text = piece * (200_000 // len(piece))
     assert len(standing(text)) <= 1
-    assert is_rule(text) == is_rule(piece)
+    assert not is_rule(text)
     weight_of(text)
 
 
 LINES = st.sampled_from(
-    ["Never ship it.", "Show me.", "Budget: 9", "不要发货。", "- It is 41.", "```", "> Never.", "Really?", ""]
+    [
+        "Never ship it.",
+        "Show me.",
+        "Budget: 9",
+        "不要发货。",
+        "- It is 41.",
+        "```",
+        "> Never.",
+        "$ ls",
+        "x = 3;",
+        "",
+    ]
 )
 
 
-@given(st.lists(LINES), st.lists(LINES))
-def test_what_is_kept_are_lines_that_were_said_each_on_its_own(before: list[str], after: list[str]):
-    """What stands beside a line decides nothing, fences of code apart."""
-    kept = standing("\n".join([*before, *after]))
-    assert set(kept) <= {line.removeprefix("- ") for line in [*before, *after]}
-    if "```" not in before:
-        assert set(kept) == {*standing("\n".join(before)), *standing("\n".join(after))}
+@given(st.lists(LINES))
+def test_what_is_kept_are_lines_that_were_said_and_own_words_apart_from_others_are_kept(lines: list[str]):
+    kept = standing("\n".join(lines))
+    rules = {"Never ship it.", "Budget: 9", "不要发货。"}
+    assert set(kept) <= rules & set(lines)
+    if not {"```", "$ ls", "x = 3;"} & set(lines):
+        assert set(kept) == rules & set(lines)
 
 
 @given(st.text(max_size=400))
