@@ -91,7 +91,7 @@ def _forms(*rules: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(rule, re.IGNORECASE) for rule in rules)
 
 
-_TOO = r"(?:(?:please|also|then|just|ok|okay|yes|sure|btw|generally|and|but|so)\W+)*+"
+_TOO = r"(?:(?:please|also|then|just|generally|btw|and|but|so)\W+)*+"
 _FIRST = r"^(?:\w[\w' -]{0,38}: )?" + _TOO
 """Where a sentence begins, behind its label."""
 _LEAD = r"(?:^|\b(?:and|but|so|or)\W+)" + _TOO
@@ -101,34 +101,37 @@ _ORDER = (
     r"|with|by|of|and|but|or|so|yes|no|not|can|could|would|will|do|is|are|let me|tell me|please|\w+ing)\b)\w+"
 )
 """A word that orders something: none by which a sentence, a question or a phrase begins."""
-_CASE = r"(?:if|when|whenever) (?:an?|any\w*|every\w*|some\w*|you|\w+ing|\w+s)\b[^,]{3,150}, "
+_CASE = r"(?:if|when|whenever) (?:an?|any\w*|every\w*|some\w*|you|\w+ing|\w+s)\b[^,(]{3,150}, "
 _SENTENCES = _forms(
-    _FIRST + r"(?:(?:let's )?keep(?! (?:\w+ing|an eye)\b)|only(?! (?:one|then|to|thing|as)\b))\b",
+    _FIRST + r"(?:(?:let's )?keep(?! (?:\w+ing|an eye|it up)\b)|only(?! (?:one|then|to|thing|as)\b))\b",
     _FIRST + r"no(?! (?:problem|worr|thank|rush|idea|doubt|luck|way|one|more)| .*\bneed) \w+ \w+",
     _FIRST + _CASE + _TOO + _ORDER,
-    r"\b(?:budget|limit|deadline)s?\b.{0,30}(?:\d|: )",
-    r"(?<!\byou )(?<!you'd )(?<!\bto )(?<!think i )\bprefers?\b|(?:would|'d) rather\b",
-    r"\b(?:don't|do not|doesn't|never|only) want(?! (?:it |them )?to\b)",
-    r"\b(?:wants?|needs?|expects?)\b(?! to).*\b(?:never|always|only|every|not?|instead|rather)\b",
-    r"\bwants\b(?! to\b)",
+    _FIRST + r"(?:in (?:the )?future,|we (?:never|always)\b)",
+    r"\b(?:budget|limit|deadline|maximum|minimum)\b.{0,30}(?:\d|: )",
+    r"(?<!\byou )(?<!you'd )(?<!\bto )(?<!think i )\bprefers?\b|(?:would|'d) rather\b|\bwants (?!to\b)\w",
+    r"\b(?:don't|do not|doesn't|never|only) want(?! (?:it |them )?to\b)|\byou to (?:always|never|only|not)\b",
+    r"\b(?:want|need|expect)s? (?!to\b)(?:\S+ ){0,4}(?:never|always|only|every|not?|all \w+s)\b",
     r"(?:如果|若|一旦|每次).*[，,](?:先|就|请|要|则)|(?:预算|上限|截止).{0,15}(?:\d|：)",
-    r"偏好|宁[可愿]|希望(?![你您能可继他她它这那])",
+    r"偏好|宁[可愿]|希望(?![你您能可继他她它这那])|希望.*(?:以后|都|只|每|不要)",
 )
 """Forms of whole sentences: what lasts, orders on a condition, limits, preferences."""
 _CLAUSES = _forms(
-    _LEAD + r"(?:never(?! mind)|always|avoid|remember(?!,)|keep in mind|note that|stick to|whenever)\b",
-    _LEAD + r"(?:stop \w+ing|(?:do not|don't) (?!(?:know|have|think|see|care|worry|mind|be afraid)\b)\w)",
+    _LEAD
+    + r"(?:never(?! mind)|always|avoid|remember(?= \w)|keep in mind|note that|stick to|limit|whenever)\b",
+    _LEAD + r"(?:stop \w+ing|(?:do not|don't)(?! (?:know|have|think|see|care|worry|mind|be afraid)\b))\b",
     _LEAD + _ORDER + r"(?: \w+){0,2} (?:only|every)\b",
     _LEAD + _ORDER + r"\b.*\b(?:unless|until|whenever|before (?:you|any|every|each))\b",
-    _LEAD + r"(?:let's )?use .*\b(?:instead of|rather than)\b",
-    r"(?<!there )\bmust(?! have)\b|\b(?:may|shall|should|can) (?:not|only|never|always)\b|\bneeds to\b",
-    r"(?<!n't )\b(?:has|have|need) to be\b|\byou (?:don't|do not) (?:have|need) to\b",
-    r"\b(?:is|are|be|not) (?:allowed|permitted|required)\b|\b(?:forbidden|prohibited)\b",
-    r"^(?:the|all|any|every|each|your|(?!this|yes)\w+s) (?:(?!wh|how)\S+ ){0,4}should\b",
+    _LEAD + r"(?:(?:let's )?use .*\b(?:instead of|rather than)|ask (?:me |us )?(?:first|before|if|when))\b",
+    r"(?<!there )\bmust\b(?! have\b| be (?:the|an?|some)\b)|\b(?:needs|has) to\b|(?<!n't )\bhave to be\b",
+    r"\b(?:may|shall|should|can) (?:not|only|never|always)\b|\bplease (?:always|never|only|do not|don't)\b",
+    r"\byou (?:don't|do not) (?:have|need) to\b|\b(?:is|are|be|not) (?:allowed|permitted|required)\b",
+    r"\b(?:forbidden|prohibited)\b",
+    r"^(?:the|all|any|every|each|your|\w+thing|(?!this|yes)\w+s) (?:(?!wh|how)\S+ ){0,4}should\b(?!.* but )",
     r"\b(?:above|over|beyond|below|under|more than|less than)\b.*\b(?:needs?|requires?)\b",
-    r"\b(?:at most|(?:no|not) more than|not exceed|from (?:now|here) on|at all times)\b",
-    r"必须|不[得许]|[禁严]止|绝不|[切请]勿|务必|一律|凡是|[今以]后|从现在起|始终|总是|(?<!要)不要|(?:^|请)别",
-    r"只[能用许装有]|除非|优先|最多|至少|不超过|保持|记住|要求(?!的)",
+    r"\b(?:at most|(?:no|not) more than|not exceed|from (?:now|here) on|at all times|everywhere)\b",
+    r"必须|不(?:允?许|得(?!不|了|已)|可(?![能思否避]))|[禁严]止|绝不|[切请]勿|务必|一律|凡是|[今以]后|从现在起|始终",
+    r"(?:^|请)(?:别|总是)|(?<!要)不要(?![紧是])|只[能用许装]|除非|优先|最多|至少|不超过|保持|记住|要求(?!的)",
+    r"(?:所有|每次)(?!.*了).*(?:都|均|要)",
     r"\b(?:niemals?|nie|immer|muss|müssen|darf|dürfen|jamais|toujours|doi(?:t|vent)|nunca|siempre|debe[ns]?"
     r"|sempre|deve[ms]?|никогда|всегда|должн\w+|нельзя)\b|必ず|常に|絶対に|ないで|てはいけ|반드시|항상|절대|금지",
 )
@@ -221,7 +224,7 @@ def is_rule(sentence: str) -> bool:
     if not 3 < len(sentence) <= _SENTENCE_CHARS or not is_wordy(sentence) or _QUESTION.search(sentence):
         return False
     return any(form.search(sentence) for form in _SENTENCES) or any(
-        (found := form.search(clause)) is not None and not _SELF.search(clause[: found.end()])
+        (found := form.search(clause)) is not None and not _SELF.search(clause[: found.start()])
         for clause in map(str.strip, _CLAUSE.split(sentence))
         for form in _CLAUSES
     )

@@ -207,10 +207,10 @@ async def test_a_call_without_a_result_is_told_as_waiting():
 
 
 async def test_words_that_only_lead_to_a_call_are_left_out():
-    said = Msg("assistant", "The cache is never cleared. Let me look at the store:", "assistant")
+    said = Msg("assistant", "The cache must be cleared. Let me look at the store:", "assistant")
     said.content = [{"type": "text", "text": said.content}, call("read", "1", path="a/store.py").content[0]]
     summary = await summarize(user("Why?"), said, result("1", "x" * 900))
-    assert "Agent: The cache is never cleared." in summary
+    assert "Agent: The cache must be cleared." in summary
     assert "Let me look" not in summary
 
 
