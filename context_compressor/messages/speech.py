@@ -128,7 +128,7 @@ _CLAUSES = _forms(
     r"\b(?:forbidden|prohibited)\b",
     r"^(?:the|all|any|every|each|your|\w+thing|(?!this|yes)\w+s) (?:(?!wh|how)\S+ ){0,4}should\b(?!.* but )",
     r"\b(?:above|over|beyond|below|under|more than|less than)\b.*\b(?:needs?|requires?)\b",
-    r"\b(?:at most|(?:no|not) more than|not exceed|from (?:now|here) on|at all times|everywhere)\b",
+    r"\b(?:at most|(?:no|not) more than|not exceed|from (?:now|here) on|at all times)\b",
     r"必须|不(?:允?许|得(?!不|了|已)|可(?![能思否避]))|[禁严]止|绝不|[切请]勿|务必|一律|凡是|[今以]后|从现在起|始终",
     r"(?:^|请)(?:别|总是)|(?<!要)不要(?![紧是])|只[能用许装]|除非|优先|最多|至少|不超过|保持|记住|要求(?!的)",
     r"(?:所有|每次)(?!.*了).*(?:都|均|要)",
@@ -136,7 +136,10 @@ _CLAUSES = _forms(
     r"|sempre|deve[ms]?|никогда|всегда|должн\w+|нельзя)\b|必ず|常に|絶対に|ないで|てはいけ|반드시|항상|절대|금지",
 )
 """Forms of clauses: what forbids or orders for more than once, what limits, what allows."""
-_SELF = re.compile(r"\b(?:i|i'\w+|ich|je|yo|eu|я)\b|我(?!们)|私|저", re.IGNORECASE)
+_SELF = re.compile(
+    r"(?:\b(?:i|i'\w+|ich|je|yo|eu|я)\b|我(?!们)|私|저)(?!.*\b(?:you|we|he|she|it|they)\b)",
+    re.IGNORECASE,
+)
 """Who speaks of himself before such words tells a story."""
 _QUESTION = re.compile(
     rf"^{_TOO}(?:(?:can|could|would|will|do|does|did|is|are|was)\b(?! not)|(?:how|what|why|where|who)\b)"
