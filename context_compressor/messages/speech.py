@@ -127,7 +127,7 @@ _CLAUSES = _forms(
     r"\byou (?:don't|do not) (?:have|need) to\b|\b(?:is|are|be|not) (?:allowed|permitted|required)\b",
     r"\b(?:forbidden|prohibited)\b",
     r"^(?:the|all|any|every|each|your|\w+thing|(?!this|yes)\w+s) (?:(?!wh|how)\S+ ){0,4}should\b(?!.* but )",
-    r"\b(?:above|over|beyond|below|under|more than|less than)\b.*\b(?:needs?|requires?)\b",
+    r"\b(?:above|over|beyond|below|under|more than|less than)\b.*\b(?:needs?|requires?|approve[ds]?)\b",
     r"\b(?:at most|(?:no|not) more than|not exceed|from (?:now|here) on|at all times)\b",
     r"必须|不(?:允?许|得(?!不|了|已)|可(?![能思否避]))|[禁严]止|绝不|[切请]勿|务必|一律|凡是|[今以]后|从现在起|始终",
     r"(?:^|请)(?:别|总是)|(?<!要)不要(?![紧是])|只[能用许装]|除非|优先|最多|至少|不超过|保持|记住|要求(?!的)",

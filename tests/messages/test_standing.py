@@ -50,6 +50,7 @@ def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:
         "Every letter has to be signed.",
         "It needs to run on the old machine.",
         "Refunds above 500 need two signatures.",
+        "Refunds above 500 are approved by Ilse.",
         "My budget is about 900 euros.",
         "Budget: 900 euros, travel included",
         "Deadline: tomorrow",
