@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.generation import GenerationWire
 from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
+from context_compressor.integrations.clients.talk import asker
 from context_compressor.integrations.conversations import Conversations
 from tests.integrations.clients_support import CHAT, GENERATION, MESSAGES, RESPONSES, Api
 from tests.integrations.test_clients import every_api
@@ -263,6 +266,24 @@ async def test_a_limit_that_a_model_refuses_is_left_out_for_it_from_then_on() ->
             await CHAT.ask(client, said, stream=False, asynchronous=True)
     asked = [received for received in server.requests if is_summary(received)]
     assert ["max_tokens" in received.json for received in asked] == [True, False, False]
+
+
+async def test_a_blocking_client_that_hangs_holds_none_of_the_loops_threads() -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    begun, ended = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def hang(sent: dict[str, Any]) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        ended.wait()
+
+    asking = asyncio.create_task(asker(ChatWire(), {"model": "m"}, hang, is_blocking=True)("", "Well?", None))
+    try:
+        await begun.wait()
+        asking.cancel()
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: True), 60)
+    finally:
+        ended.set()
 
 
 # In place

@@ -7,8 +7,11 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -317,9 +320,22 @@ def asker(wire: Wire, kept: Mapping[str, Any], send: Callable[[Dict], Any], *, i
 
     async def ask(instructions: str, text: str, room: int | None) -> Said:
         sent = wire.asking(kept, instructions, text, room)
-        return wire.written(await (asyncio.to_thread(send, sent) if is_blocking else send(sent)))
+        return wire.written(await (_in_thread(partial(send, sent)) if is_blocking else send(sent)))
 
     return ask
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    """Run a blocking call in a thread of its own.
+
+    One that hangs goes on in its thread after it was given up. The loop's threads, which count tokens, are
+    few.
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="ask")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, partial(copy_context().run, call))
+    finally:
+        thread.shutdown(wait=False)
 
 
 def _name_of(schema: Mapping[str, Any]) -> Any:
