@@ -1,9 +1,11 @@
-"""Which settings of an agent's own requests a request for a summary takes over."""
+"""What a request for a summary takes over from an agent's own requests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from context_compressor.errors import SummarizerError
 
 _ANSWERS = frozenset(
     (
@@ -43,3 +45,30 @@ def taken_over(settings: Mapping[str, Any] | None) -> dict[str, Any]:
         for name, value in (settings or {}).items()
         if is_taken_over(name, value)
     }
+
+
+class Asked(NamedTuple):
+    """What a request of an agent's asks whom."""
+
+    beside: tuple[Any, ...]
+    """The model, its instructions and the agent's tools."""
+    listed: Sequence[Any]
+    """The whole list that the view was made of."""
+
+    def check_goes_on(self, last: Asked) -> None:
+        """Check that a request goes on where the last one was, so that what that one said may be said again.
+
+        Raises:
+            SummarizerError: it does not.
+        """
+        if self.beside != last.beside or self.listed[: len(last.listed)] != last.listed:
+            raise SummarizerError(
+                "the last request cannot be sent again: its list, instructions, tools or model were others"
+            )
+
+
+class Last(NamedTuple):
+    """An agent's request as it was sent, and what it asked."""
+
+    sent: Any
+    asked: Asked

@@ -24,7 +24,7 @@ from agentscope.message import Msg, TextBlock
 from agentscope.model import OpenAIChatModel as AgentScopeModel
 from agentscope.tool import Toolkit, ToolResponse
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
@@ -34,8 +34,11 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RunUsage, UsageLimits
 
+from context_compressor.errors import SummarizerError
 from context_compressor.integrations import langchain, openai_agents, pydantic_ai
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
+from context_compressor.integrations.langchain.model import own_model
+from context_compressor.integrations.taken import Asked, Last
 from tests.support.model_server import ModelServer
 from tests.support.own import *  # noqa: F403  # the tests
 from tests.support.own import BENT, MODEL, Ran, Rig
@@ -60,6 +63,7 @@ class Watching(BaseCallbackHandler):
 
 class LangChain:
     takes_names = True
+    writes_in_place = True
 
     async def run(self, server: ModelServer, place: Workplace, *, bent: bool = False, **fields: Any) -> Ran:
         options: Any = (
@@ -111,6 +115,7 @@ class LangChain:
 
 class PydanticAI:
     takes_names = True
+    writes_in_place = True
 
     async def run(self, server: ModelServer, place: Workplace, *, bent: bool = False, **fields: Any) -> Ran:
         heard: list[Any] = []
@@ -140,6 +145,7 @@ class PydanticAI:
 
 class OpenAIAgents:
     takes_names = True
+    writes_in_place = False
 
     async def run(self, server: ModelServer, place: Workplace, *, bent: bool = False, **fields: Any) -> Ran:
         class Hooks(RunHooks[Any]):
@@ -185,6 +191,7 @@ def _responding(function: Any) -> Any:
 
 class AgentScope:
     takes_names = False
+    writes_in_place = False
 
     async def run(self, server: ModelServer, place: Workplace, *, bent: bool = False, **fields: Any) -> Ran:
         settings: Any = {"base_url": server.url, "max_retries": 0}
@@ -208,3 +215,23 @@ class AgentScope:
 def rig(request: pytest.FixtureRequest) -> Rig:
     made: Rig = request.param()
     return made
+
+
+def test_a_request_that_forces_its_answer_or_was_another_is_not_sent_again() -> None:
+    model = ChatOpenAI(model=MODEL, api_key="x")  # type: ignore[arg-type]
+    wires = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
+    asked = Asked((MODEL, None, []), wires)
+    request: Any = ModelRequest(model=model, messages=[])
+    again = own_model(request, asked).again
+    assert again is not None
+    assert again(Last(request, asked._replace(listed=wires[:1])))
+    for last in (
+        Last(request.override(tool_choice="any"), asked),
+        Last(request.override(model_settings={"tool_choice": {"type": "tool", "name": "t"}}), asked),
+        Last(request.override(response_format=dict), asked),
+        Last(request, asked._replace(listed=[*wires, wires[0]])),
+        Last(request, asked._replace(listed=[{"role": "user", "content": "I am another."}])),
+        Last(request, asked._replace(beside=(MODEL, "Other rules.", []))),
+    ):
+        with pytest.raises(SummarizerError, match="the last request cannot be sent again: its"):
+            again(last)

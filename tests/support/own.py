@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import pytest
 
 from context_compressor import CompressionEvent, CompressionStats, Summary, SummaryRequest
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, SummarizerError
+from context_compressor.integrations.asked import OwnModel
 from tests.support.model_server import ModelServer, Received, Reply, answer, status
 from tests.support.task import WINDOW, Worker, Workplace
 
@@ -25,6 +26,7 @@ BENT: Dict = {"max_tokens": 50, "stop": ["\n\n"], "n": 2, "store": True, "metada
 SMALL: Dict = {"max_total_tokens": 3_000}
 NOTES = "## Goal\n- Go through the logs.\n## Done\n- Logs were read, as the writer says."
 TOLD = "as the writer says"
+NOW = "Now write the notes."
 
 
 @dataclass
@@ -43,6 +45,8 @@ class Rig(Protocol):
 
     takes_names: bool
     """Whether the framework finds a model by its name."""
+    writes_in_place: bool
+    """Whether its last request can go out once more with a message behind it."""
 
     async def run(
         self, server: ModelServer, place: Workplace, *, bent: bool = False, **compression: Any
@@ -62,7 +66,7 @@ class Writing:
         self.worker.read_back = ""  # it reads nothing that left, which may tell of what stood for it
 
     def __call__(self, messages: list[Dict], received: Received) -> Reply:
-        if received.tools:
+        if received.tools and NOW not in json.dumps(messages):
             return self.worker(messages, received)
         self.asked.append(received)
         return self.reply
@@ -161,3 +165,47 @@ async def test_where_the_model_fails_rules_write_in_the_same_event(rig: Rig, pla
     assert writing.asked
     assert writing.worker.turn == writing.worker.turns
     assert {"failure", "compress"} <= {event.kind for event in events}
+
+
+class InPlace(OwnModel):
+    """Let the agent's model write behind its own last request, and rules where it cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: list[str] = []
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        try:
+            return await self.in_place(NOW, 300)
+        except SummarizerError as error:
+            self.failed.append(str(error))
+            raise
+
+
+@pytest.mark.parametrize("bent", [False, True])
+async def test_in_place_the_last_request_goes_out_once_more_with_a_message_behind(
+    rig: Rig, place: Workplace, bent: bool
+) -> None:
+    """Its messages, system and tools as they were sent; what the caller set for his answers is left out."""
+    writing, writer = Writing(), InPlace()
+    async with ModelServer(writing, window_tokens=WINDOW) as server:
+        ran = await rig.run(server, place, bent=bent, summarizer=writer, **SMALL)
+        assert server.refusals == []
+    if not rig.writes_in_place:
+        assert writer.failed
+        assert writing.asked == []
+        return
+    assert writing.asked
+    assert TOLD not in ran.heard
+    for received in writing.asked:
+        sent = server.requests[received.number - 2]
+        assert received.messages[:-1] == sent.messages
+        assert NOW in json.dumps(received.messages[-1])
+        assert received.tools == sent.tools
+        said = said_in(received)
+        room = [held for key, held in said.items() if key.startswith("max_")]
+        assert room
+        assert all(held > BENT["max_tokens"] for held in room), said
+        left = {"stop", "n", "metadata", "response_format"}
+        assert left & {key for key, held in said.items() if held} == set(), said
+        assert said.get("tool_choice") in (None, "auto")

@@ -41,8 +41,9 @@ from context_compressor.integrations.asked import (
     check_tools,
     name_of,
 )
+from context_compressor.integrations.clients.wire import check_free
 from context_compressor.integrations.conversations import Conversations, Shown
-from context_compressor.integrations.taken import is_taken_over, taken_over
+from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import new_id
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
@@ -168,6 +169,8 @@ class Compression(MiddlewareBase):
         session, saved = self._session_of(state), await self._saved(state)
         tools = input_kwargs.get("tools") or []
         others = [schema for schema in tools if not await self._is_own(schema, agent)]
+        asked = Asked((name_of(model), others), list(request.chats))
+        last = Last(None, asked)
         shown = await self._conversations.view(
             request.chats,
             key=session.name,
@@ -176,16 +179,18 @@ class Compression(MiddlewareBase):
             with_tools=len(others) < len(tools),
             tools_beside=len(others),
             model=name_of(model),
-            own=Own(model.model, _asking(model)),
+            own=_own(model, asked),
         )
 
         async def call(shown: Shown) -> Answer:
+            nonlocal last
             session.shown = shown
             await self._save(state, shown)
-            sent = {"messages": request.messages_of(shown.messages)}
+            sent = {**input_kwargs, "messages": request.messages_of(shown.messages)}
             if len(others) < len(tools) and not shown.offers_tools:
                 sent["tools"] = others
-            return await next_handler(**{**input_kwargs, **sent})
+            last = Last({**sent, "messages": [_as_sent(msg) for msg in sent["messages"]]}, asked)
+            return await next_handler(**sent)
 
         while True:
             try:
@@ -198,8 +203,8 @@ class Compression(MiddlewareBase):
                     raise
                 shown = mended
         if isinstance(answer, AsyncGenerator):
-            return self._counted(answer, model, state, shown)
-        await self._note_usage(answer, model, state, shown)
+            return self._counted(answer, model, state, shown, last)
+        await self._note_usage(answer, model, state, shown, last)
         return answer
 
     # What these are made of
@@ -231,19 +236,20 @@ class Compression(MiddlewareBase):
         model: ChatModelBase,
         state: AgentState,
         shown: Shown,
+        last: Last,
     ) -> AsyncGenerator[ChatResponse, None]:
         """Yield a streamed answer, and note what it says of tokens."""
         async with aclosing(answer) as chunks:
             async for chunk in chunks:
                 if chunk.is_last:
-                    await self._note_usage(chunk, model, state, shown)
+                    await self._note_usage(chunk, model, state, shown, last)
                 yield chunk
 
     async def _note_usage(
-        self, answer: ChatResponse, model: ChatModelBase, state: AgentState, shown: Shown
+        self, answer: ChatResponse, model: ChatModelBase, state: AgentState, shown: Shown, last: Last
     ) -> None:
         try:
-            await self._conversations.record_usage(shown, _prompt_tokens(answer, model))
+            await self._conversations.record_usage(shown, _prompt_tokens(answer, model), last)
             await self._save(state, shown)
         except Exception:
             logger.warning("the tokens that the model reported were not noted", exc_info=True)
@@ -305,10 +311,31 @@ def _asked(model: ChatModelBase) -> AskedModel:
     return AskedModel(model.model, _asking(model))
 
 
-def _asking(model: ChatModelBase) -> Ask:
+def _as_sent(msg: Msg) -> Msg:
+    """Return a message as it is now: the agent's reply grows in place."""
+    return msg.model_copy(update={"content": [block.model_copy() for block in msg.get_content_blocks()]})
+
+
+def _own(model: ChatModelBase, asked: Asked) -> Own:
+    """Return the model of a call, which asks this."""
+
+    def again(last: Last) -> Ask:
+        asked.check_goes_on(last.asked)
+        choice = getattr(last.sent.get("tool_choice"), "mode", None)
+        check_free(tool_choice=choice not in (None, "auto", "none"))
+        return _asking(model, last.sent)
+
+    return Own(model.model, _asking(model), again)
+
+
+def _asking(model: ChatModelBase, sent: Mapping[str, Any] | None = None) -> Ask:
+    """Return what asks a model, apart or behind what was sent."""
+
     async def ask(instructions: str, asked: str, room: int | None) -> Said:
-        prompt = [SystemMsg("system", instructions), UserMsg("user", asked)]
-        answer = await _in_words(model, room)(prompt)
+        prompt, tools = [SystemMsg("system", instructions), UserMsg("user", asked)], None
+        if sent is not None:
+            prompt, tools = [*sent["messages"], prompt[-1]], sent.get("tools")
+        answer = await _in_words(model, room)(prompt, tools)
         if isinstance(answer, AsyncGenerator):
             async with aclosing(answer) as chunks:
                 *_, answer = [chunk async for chunk in chunks]  # the last has all
@@ -317,7 +344,8 @@ def _asking(model: ChatModelBase) -> Ask:
         text = "".join(block.text for block in answer.content if isinstance(block, TextBlock))
         usage = answer.usage
         counts = (_prompt_tokens(answer, model) or 0, usage.output_tokens) if usage else (0, 0)
-        return Said(text, *counts)
+        cached = (usage.cache_input_tokens or 0) if usage else 0
+        return Said(text, *counts, cached_tokens=cached)
 
     return ask
 

@@ -22,9 +22,10 @@ from langgraph.types import Command
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, Shown, States
-from context_compressor.integrations.langchain.messages import FORM, Wire, Wires, to_messages
+from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages
 from context_compressor.integrations.langchain.model import asked_model, own_model
 from context_compressor.integrations.langchain.tools import ReadBack
+from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.store import OffloadStore
@@ -139,29 +140,31 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         wires = self._wires.of(request.messages)
         system = None if request.system_message is None else str(request.system_message.text)
         others = self._others(request)
+        asked = Asked((name_of(request.model), system, others), wires)
         shown = await self._conversations.view(
             wires,
             system=system,
             with_tools=len(others) < len(request.tools),
             tools_beside=len(others),
             model=name_of(request.model),
-            own=own_model(request),
+            own=own_model(request, asked),
             **self._place(request.state, _configurable()),
         )
-        return self._to_send(request, wires, shown)
+        return self._to_send(request, asked, shown)
 
     def _others(self, request: ModelRequest[Any]) -> list[Any]:
         """Return the tools of a request that are not ours."""
         return [tool for tool in request.tools if not any(tool is own for own in self.tools)]
 
-    def _to_send(self, request: ModelRequest[Any], wires: list[Wire], shown: Shown) -> _Sent:
+    def _to_send(self, request: ModelRequest[Any], asked: Asked, shown: Shown) -> _Sent:
+        wires: Any = asked.listed
         messages = to_messages(shown.messages, shown.conversation.spoken, request.messages, wires)
         tools = request.tools if shown.offers_tools else self._others(request)
-        return _Sent(request.override(messages=messages, tools=tools), wires, shown)
+        return _Sent(request.override(messages=messages, tools=tools), asked, shown)
 
     async def _after_refusal(self, request: ModelRequest[Any], sent: _Sent, error: Exception) -> _Sent | None:
         mended = await self._conversations.after_refusal(sent.shown, error)
-        return None if mended is None else self._to_send(request, sent.wires, mended)
+        return None if mended is None else self._to_send(request, sent.asked, mended)
 
     async def _closed(
         self, sent: _Sent, response: ModelResponse[Any]
@@ -169,7 +172,8 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         """Return the answer, and with it the ledger for the graph's state."""
         answer = next((one for one in response.result if isinstance(one, AIMessage)), None)
         usage = None if answer is None else answer.usage_metadata
-        await self._conversations.record_usage(sent.shown, usage and usage.get("input_tokens"))
+        last = Last(sent.request, sent.asked)
+        await self._conversations.record_usage(sent.shown, usage and usage.get("input_tokens"), last)
         if self._is_kept_in_states:
             return response
         return ExtendedModelResponse(response, Command(update={KEY: sent.shown.state}))
@@ -212,7 +216,7 @@ class _Sent(NamedTuple):
     """A request as it is sent, and what it was made of."""
 
     request: ModelRequest[Any]
-    wires: list[Wire]
+    asked: Asked
     shown: Shown
 
 

@@ -11,15 +11,16 @@ from langchain.agents.middleware import ModelRequest
 from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableBinding, RunnableConfig
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tracers import LangChainTracer
 from langchain_core.tracers.context import _configure_hooks
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Ask, AskedModel, Own, Said
-from context_compressor.integrations.taken import is_taken_over, taken_over
+from context_compressor.integrations.clients.wire import check_free
+from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.loops import is_background
 
 _LIMIT = "max_tokens"
@@ -49,12 +50,18 @@ def _apart() -> RunnableConfig:
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
-    """Let nothing that counts tokens for a caller hear a call, such as `get_usage_metadata_callback`."""
+def _unheard() -> Iterator[RunnableConfig]:
+    """Give a config for a call that nothing hears: neither who watches the agent nor what counts its tokens.
+
+    What is bound to a model takes up the run's callbacks again from the context, where what
+    `get_usage_metadata_callback` gives stands as well.
+    """
     counting = [var for var, *_ in _configure_hooks if not isinstance(var.get(None), LangChainTracer)]
-    tokens = [(var, var.set(None)) for var in counting]
+    config = ensure_config(_apart())
+    tokens: list[Any] = [(var, var.set(None)) for var in counting]
+    tokens.append((var_child_runnable_config, var_child_runnable_config.set(config)))
     try:
-        yield
+        yield config
     finally:
         for var, token in tokens:
             var.reset(token)
@@ -80,26 +87,54 @@ def asked_model(model: BaseChatModel | str) -> AskedModel:
     return AskedModel(_name_in(model), _asking(model))
 
 
-def own_model(request: ModelRequest[Any]) -> Own:
-    """Return the model of an agent's request, which nobody hears who watches the agent."""
+def own_model(request: ModelRequest[Any], asked: Asked) -> Own:
+    """Return the model of an agent's request, which nobody hears who watches the agent.
+
+    Args:
+        request: the request.
+        asked: what it asks.
+    """
+
+    def again(last: Last) -> Ask:
+        asked.check_goes_on(last.asked)
+        sent: ModelRequest[Any] = last.sent
+        choices = sent.tool_choice, sent.model_settings.get("tool_choice")
+        check_free(
+            tool_choice=any(one not in (None, "auto", "none") for one in choices),
+            response_format=sent.response_format or sent.model_settings.get("response_format"),
+        )
+        return _asking(model, request.model_settings, sent)
+
     model: Any = request.model
     if getattr(model, "callbacks", None) and isinstance(model, BaseChatModel):
         model = model.model_copy(update={"callbacks": None})
-    return Own(_name_in(model), _asking(model, request.model_settings))
+    return Own(_name_in(model), _asking(model, request.model_settings), again)
 
 
-def _asking(model: Any, settings: Mapping[str, Any] | None = None) -> Ask:
-    """Return what asks a model, with what its requests take over of some settings."""
+def _asking(
+    model: Any, settings: Mapping[str, Any] | None = None, sent: ModelRequest[Any] | None = None
+) -> Ask:
+    """Return what asks a model.
+
+    Args:
+        model: the model.
+        settings: of the agent's requests; what a summary takes over of them goes along.
+        sent: a request to be sent once more, with what is asked behind it.
+    """
 
     async def ask(instructions: str, text: str, room: int | None) -> Said:
-        prompt = [SystemMessage(instructions), HumanMessage(text)]
         asked, kept = _in_words(model, room), taken_over(settings)
-        with _unheard():
+        prompt: list[AnyMessage] = [SystemMessage(instructions), HumanMessage(text)]
+        if sent is not None:
+            instructing = [] if sent.system_message is None else [sent.system_message]
+            prompt = [*instructing, *sent.messages, HumanMessage(text)]
+            asked = asked.bind_tools(sent.tools) if sent.tools else asked
+        with _unheard() as config:
             if is_background():
                 # The model's asynchronous client may belong to another loop; what is called without asyncio
                 # has the other client anyhow.
-                return _said(await asyncio.to_thread(asked.invoke, prompt, _apart(), **kept))
-            return _said(await asked.ainvoke(prompt, _apart(), **kept))
+                return _said(await asyncio.to_thread(asked.invoke, prompt, config, **kept))
+            return _said(await asked.ainvoke(prompt, config, **kept))
 
     return ask
 
@@ -110,7 +145,8 @@ def _said(answer: AIMessage) -> Said:
     why = more.get("finish_reason") or more.get("stop_reason") or more.get("incomplete_details")
     reason = str(why.get("reason") if isinstance(why, dict) else why)
     read, written = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
-    return Said(str(answer.text), read, written, "length" if reason.lower() in _CUT else reason)
+    cached = (usage.get("input_token_details") or {}).get("cache_read") or 0
+    return Said(str(answer.text), read, written, "length" if reason.lower() in _CUT else reason, cached)
 
 
 def _in_words(model: Any, room: int | None) -> Any:

@@ -23,6 +23,7 @@ from context_compressor.integrations.conversations import Conversations, KeyOf, 
 from context_compressor.integrations.pydantic_ai.contents import content_of
 from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.integrations.pydantic_ai.model import asked_model, own_model
+from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
 from context_compressor.offload.store import OffloadStore
@@ -94,11 +95,13 @@ class Compression(AbstractCapability[Any]):
         self._chats: Chats | None = None
         self._view_length = 0
         self._mended: list[ModelMessage] | None = None
+        self._asked: Asked | None = None
+        self._sent: ModelRequestContext | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> Compression:  # noqa: ARG002
         """Return an instance that knows one run alone, so that tools of parallel runs never mix."""
         own = copy.copy(self)
-        own._shown, own._chats, own._mended = None, None, None
+        own._shown, own._chats, own._mended, own._asked, own._sent = None, None, None, None, None
         return own
 
     async def before_model_request(
@@ -112,10 +115,11 @@ class Compression(AbstractCapability[Any]):
         self._chats = Chats(messages[: len(messages) - len(paused)])
         parameters = request_context.model_request_parameters
         told = [part.content for part in parameters.instruction_parts or ()]
-        others = len(_others(parameters.function_tools)) + len(parameters.output_tools)
-        self._shown = await self._view(
-            ctx, self._chats, told, others, name_of(request_context.model), own_model(request_context)
-        )
+        tools = [*_others(parameters.function_tools), *parameters.output_tools]
+        name, beside = name_of(request_context.model), [told, self._chats.beside, parameters.native_tools]
+        self._asked = Asked((name, beside, tools), list(self._chats.dicts))
+        own = own_model(request_context, self._asked)
+        self._shown = await self._view(ctx, self._chats, told, len(tools), name, own)
         view = self._chats.back(self._shown.messages)
         self._view_length = len(view)
         return replace(request_context, messages=[*view, *paused])
@@ -164,11 +168,12 @@ class Compression(AbstractCapability[Any]):
         if self._mended is not None:
             behind = request_context.messages[self._view_length :]
             request_context = replace(request_context, messages=[*self._mended, *behind])
-        if self._shown is None or self._shown.offers_tools:
-            return request_context
-        parameters = request_context.model_request_parameters
-        others = replace(parameters, function_tools=_others(parameters.function_tools))
-        return replace(request_context, model_request_parameters=others)
+        if self._shown is not None and not self._shown.offers_tools:
+            parameters = request_context.model_request_parameters
+            others = replace(parameters, function_tools=_others(parameters.function_tools))
+            request_context = replace(request_context, model_request_parameters=others)
+        self._sent = replace(request_context, messages=list(request_context.messages))
+        return request_context
 
     async def after_model_request(
         self,
@@ -178,9 +183,10 @@ class Compression(AbstractCapability[Any]):
         response: ModelResponse,
     ) -> ModelResponse:
         """Note how many tokens the provider counted."""
-        if self._shown is not None:
+        if self._shown is not None and self._asked is not None:
+            last = Last(self._sent, self._asked)
             try:
-                await self._conversations.record_usage(self._shown, response.usage.input_tokens)
+                await self._conversations.record_usage(self._shown, response.usage.input_tokens, last)
             except Exception:
                 logger.warning("usage was not recorded", exc_info=True)
         return response

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.models import Model, ModelRequestContext, infer_model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
@@ -16,7 +16,8 @@ from pydantic_ai.settings import ModelSettings
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Ask, AskedModel, Own, Said
-from context_compressor.integrations.taken import taken_over
+from context_compressor.integrations.clients.wire import check_free
+from context_compressor.integrations.taken import Asked, Last, taken_over
 
 
 def asked_model(model: Model | str) -> AskedModel:
@@ -33,22 +34,52 @@ def asked_model(model: Model | str) -> AskedModel:
     return AskedModel(model.model_name, _asking(model))
 
 
-def own_model(request: ModelRequestContext) -> Own:
-    """Return the model of an agent's request."""
-    return Own(request.model.model_name, _asking(request.model, request.model_settings))
+def own_model(request: ModelRequestContext, asked: Asked) -> Own:
+    """Return the model of an agent's request.
+
+    Args:
+        request: the request.
+        asked: what it asks.
+    """
+
+    def again(last: Last) -> Ask:
+        asked.check_goes_on(last.asked)
+        sent: ModelRequestContext = last.sent
+        parameters = sent.model_request_parameters
+        check_free(
+            tool_choice=(sent.model_settings or {}).get("tool_choice") not in (None, "auto", "none"),
+            output_type=not parameters.allow_text_output or parameters.output_object,
+            last_message=isinstance(sent.messages[-1], ModelResponse),  # a turn that was paused is continued
+        )
+        return _asking(request.model, request.model_settings, sent)
+
+    return Own(request.model.model_name, _asking(request.model, request.model_settings), again)
 
 
-def _asking(model: Model, settings: Mapping[str, Any] | None = None) -> Ask:
-    """Return what asks a model, with what its requests take over of some settings."""
+def _asking(
+    model: Model, settings: Mapping[str, Any] | None = None, sent: ModelRequestContext | None = None
+) -> Ask:
+    """Return what asks a model.
+
+    Args:
+        model: the model.
+        settings: of the agent's requests; what a summary takes over of them goes along.
+        sent: a request to be sent once more, with what is asked behind it.
+    """
     asked = _in_words(model)
+    before = [] if sent is None else sent.messages
+    parameters = None if sent is None else sent.model_request_parameters
 
     async def ask(instructions: str, text: str, room: int | None) -> Said:
         said: Any = taken_over(settings) | ({} if room is None else {"max_tokens": room})
-        request = ModelRequest([UserPromptPart(text)], instructions=instructions)
+        request = ModelRequest([UserPromptPart(text)], instructions=instructions or None)
         async with asked:  # which closes what it opened, unless an agent goes on with it
-            response = await model_request(asked, [request], model_settings=said)
-        usage = response.usage
-        return Said(response.text or "", usage.input_tokens, usage.output_tokens, response.finish_reason)
+            response = await model_request(
+                asked, [*before, request], model_settings=said, model_request_parameters=parameters
+            )
+        usage, reason = response.usage, response.finish_reason
+        tokens = usage.input_tokens, usage.output_tokens
+        return Said(response.text or "", *tokens, reason, usage.cache_read_tokens)
 
     return ask
 

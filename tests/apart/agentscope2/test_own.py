@@ -20,6 +20,7 @@ from tests.support.task import GREP, QUERY, READ_FILE, REQUEST, Workplace
 
 class AgentScope2:
     takes_names = False
+    writes_in_place = True
 
     async def run(self, server: ModelServer, place: Workplace, *, bent: bool = False, **fields: Any) -> Ran:
         parameters = OpenAIChatModel.Parameters(max_tokens=50) if bent else None
