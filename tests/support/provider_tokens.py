@@ -10,6 +10,7 @@ import base64
 import importlib.util
 import json
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -130,7 +131,7 @@ def _dump(value: Any) -> str:
 # An agent sends its growing conversation again and again.
 @lru_cache(maxsize=20_000)
 def _count_piece(text: str) -> int:
-    return len(_encoding().encode_ordinary(text))
+    return len(_encoding().encode_ordinary(unicodedata.normalize("NFC", text)))  # as Qwen's tokenizer does
 
 
 @cache
