@@ -416,7 +416,7 @@ async def test_a_model_of_the_framework_writes_summaries(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "test")
         compression = Compression(
-            max_total_tokens=8_000, summarizer="openai-chat:gpt-5" if by_name else model
+            max_total_tokens=3_000, summarizer="openai-chat:gpt-5" if by_name else model
         )
         agent = worker_agent(model, workplace, compression)
         heard: list[Any] = []
