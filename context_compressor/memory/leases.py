@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from typing import Protocol, cast
 from uuid import uuid4
 
@@ -170,24 +170,34 @@ class EventLease:
         """Give the lease back, though the caller be cancelled meanwhile; what fails runs out by itself."""
         begun, self._begun = self._begun, set()
         asked, self._asked = self._asked, {}
-        names = dict.fromkeys([*begun, *asked, self._name] if self.is_held else asked)
+        names, mine = list(asked), [*begun, self._name] if self.is_held else []
         self._until = 0.0
         if self._renewal is not None:
             if not self._renewal.get_loop().is_closed():
                 self._renewal.cancel()
             self._renewal = None
         leases, loop = self._leases, asyncio.get_running_loop()
-        if leases is not None and names:
+        if leases is not None and (names or mine):
             under_way = [task for task in asked.values() if task.get_loop() is loop]
-            await to_its_end(lambda _: self._return(leases, names, under_way), most_seconds=LEASE_SECONDS)
+            await to_its_end(
+                lambda _: self._return(leases, names, mine, under_way), most_seconds=LEASE_SECONDS
+            )
 
     async def _return(
-        self, leases: Leases, names: Iterable[str], under_way: Collection[asyncio.Task[bool]]
+        self,
+        leases: Leases,
+        names: Sequence[str],
+        mine: Sequence[str],
+        under_way: Collection[asyncio.Task[bool]],
     ) -> None:
+        """Give claims back, and those which go with the lease only while this memory has that."""
         if under_way:  # first the server has to answer the claims that are under way
             await asyncio.wait(under_way)
-        for name in names:
-            try:
+        try:
+            # Whoever stood still meanwhile may have lost it, and somebody else be at the event.
+            if len(mine) > 1 and not await leases.claim(self._name, self._holder, LEASE_SECONDS):
+                mine = ()
+            for name in dict.fromkeys([*names, *mine]):
                 await leases.claim(name, self._holder, 0)
-            except Exception as error:
-                logger.warning("a lease could not be given back, it runs out: %r", error)
+        except Exception as error:
+            logger.warning("a lease could not be given back, it runs out: %r", error)

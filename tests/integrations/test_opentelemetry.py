@@ -116,7 +116,7 @@ async def test_what_a_summariser_asks_stands_below_a_span_of_its_own(monkeypatch
     tracers.add_span_processor(SimpleSpanProcessor(spans))
     monkeypatch.setattr(trace, "get_tracer", tracers.get_tracer)
 
-    async def ask(instructions: str, asked: str) -> Said:
+    async def ask(instructions: str, asked: str, room: int | None) -> Said:
         with tracers.get_tracer("sdk").start_as_current_span("chat gpt-5"):
             return Said("## Goal\n- find the leak")
 

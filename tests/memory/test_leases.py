@@ -263,19 +263,21 @@ async def test_what_is_granted_to_whoever_is_gone_is_given_back(
     assert not lease.is_held
 
 
+@pytest.mark.parametrize("seconds", [0.3, 30.0], ids=["it knows", "by its own clock it has it still"])
 async def test_each_that_takes_an_event_over_is_counted(
-    history: SharedHistory, monkeypatch: pytest.MonkeyPatch
+    history: SharedHistory, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", seconds)
     standing = [leases.EventLease(history) for _ in range(3)]
     for lease in standing:
-        history.now += 0.4  # whoever has it stands still
+        history.now += 1.5 * seconds  # whoever has it stands still
         assert await lease.take()
         await lease.begin("it")
-    await asyncio.wait({lease._renewal for lease in standing[:2] if lease._renewal}, timeout=10)
+    if seconds < 1:
+        await asyncio.wait({lease._renewal for lease in standing[:2] if lease._renewal}, timeout=10)
     for lease in standing[:2]:
         await lease.give_back()  # too late
-    history.now += 0.4
+    history.now += 1.5 * seconds
     last = leases.EventLease(history)
     assert await last.take()
     await last.begin("it")
