@@ -4,17 +4,14 @@
     python benchmarks/background.py [--data DIR] [--call-seconds 5 --turn-seconds 2] [--results OUT]
 
 `DIR` is that of `benchmarks/savings.py`. The long sessions in it are replayed in real time: before each
-recorded assistant message the memory is asked for its view, then the agent takes a turn. Summaries are
+recorded assistant message the memory is asked for its view, then the agent takes a turn. Notes are
 written by a server on the loopback behind the real SDK, which takes some seconds for each; with 0.25 and
 turns of 0.1 the proportions are those of 5 and 2. Fails where more than 5 % of the calls waited.
 
-- calls: of `get_memory`; waited: those that returned only after a summary had come; longest: of these waits,
+- calls: of `get_memory`; waited: those that returned only after an answer had come; longest: of these waits,
   in seconds;
-- summaries: requests that the server answered; view: tokens of a view, on average;
-- in background: by default; in line: with `background_ratio=None`, every event waits for its summary.
-
-Beside it, one event is timed that summarises in one group, and one that does so in eight, at a second or more
-a summary.
+- requests: those that the server answered; view: tokens of a view, on average;
+- in background: by default; in line: with `background_ratio=None`, every event waits for its answer.
 """
 
 from __future__ import annotations
@@ -47,11 +44,9 @@ from context_compressor.summarizers.provider import ROOM_FACTOR, ROOM_TOKENS
 COUNTER = TiktokenCounter()
 LONG_TOKENS = GROUPS[-2][1]
 MOST_THAT_WAIT = 0.05
-GROUP_SECONDS = 1.0
-"""Least seconds of a summary where groups are timed: the SDK takes some 0.03 to make a client for each."""
 LINE = "- step {} of part {} went as planned; its outcome stands in the transcript\n"
 LINE_TOKENS = 18
-COLUMNS = ("sessions", "calls", "waited", "share", "longest", "summaries", "view")
+COLUMNS = ("sessions", "calls", "waited", "share", "longest", "requests", "view")
 WAYS: dict[str, dict[str, Any]] = {"in background": {}, "in line": {"background_ratio": None}}
 
 
@@ -90,7 +85,7 @@ class SlowModel:
 
 
 class Watched:
-    """The real summariser, and how many of its summaries have come."""
+    """The real summariser, and how many of its answers have come."""
 
     remote = True
     takes_attempts = True
@@ -113,7 +108,7 @@ class Tally:
     calls: int = 0
     waits: list[float] = field(default_factory=list)
     """Seconds of each call that waited."""
-    summaries: int = 0
+    requests: int = 0
     view_tokens: int = 0
     """Of all calls together."""
 
@@ -126,7 +121,7 @@ class Tally:
         self.sessions += other.sessions
         self.calls += other.calls
         self.waits += other.waits
-        self.summaries += other.summaries
+        self.requests += other.requests
         self.view_tokens += other.view_tokens
 
     def row(self, name: str) -> list[str]:
@@ -137,7 +132,7 @@ class Tally:
             f"{len(self.waits):,}",
             f"{self.share:.1%}",
             f"{max(self.waits, default=0):.2f}",
-            f"{self.summaries:,}",
+            f"{self.requests:,}",
             f"{self.view_tokens // max(1, self.calls):,}",
         ]
 
@@ -147,7 +142,7 @@ class Tally:
             "calls": self.calls,
             "waited": len(self.waits),
             "longest_wait_seconds": max(self.waits, default=0),
-            "summaries": self.summaries,
+            "requests": self.requests,
             "view_tokens": self.view_tokens // max(1, self.calls),
         }
 
@@ -165,19 +160,19 @@ async def replay(messages: Sequence[dict[str, Any]], summarizer: Watched, option
                 came, began = summarizer.came, time.perf_counter()
                 await memory.get_memory()
                 seconds = time.perf_counter() - began
-                # A summary may also come while the view is counted, and nobody waits for it then.
+                # An answer may also come while the view is counted, and nobody waits for it then.
                 if summarizer.came > came and seconds > options.call_seconds / 20:
                     tally.waits.append(seconds)
                 tally.calls += 1
                 tally.view_tokens += memory.stats().view_tokens
                 await asyncio.sleep(options.turn_seconds)
             new.append(message)
-    tally.summaries = summarizer.came
+    tally.requests = summarizer.came
     return tally
 
 
-async def run(sessions: list[tuple[int, Session]], options: Any) -> tuple[dict[str, Any], float, float]:
-    """Return a tally for each way and group of sessions, and the seconds of one group and of eight."""
+async def run(sessions: list[tuple[int, Session]], options: Any) -> dict[tuple[str, str], Tally]:
+    """Return a tally for each way and group of sessions."""
     slots = asyncio.Semaphore(options.at_once)
     tallies = {(way, group): Tally() for way in WAYS for group, _ in GROUPS}
 
@@ -186,33 +181,9 @@ async def run(sessions: list[tuple[int, Session]], options: Any) -> tuple[dict[s
             tally = await replay(session[1], Watched(url), options, way)
         tallies[way, group_of(tokens)].add(tally)
 
-    async with SlowModel(max(options.call_seconds, GROUP_SECONDS)).serving() as url:
-        await time_groups(url, 1)  # the first call imports the SDK
-        one, eight = [await time_groups(url, groups) for groups in (1, 8)]
     async with SlowModel(options.call_seconds).serving() as url:
         await asyncio.gather(*(play(*session, way, url) for session in sessions for way in WAYS))
-    return tallies, one, eight
-
-
-async def time_groups(url: str, groups: int) -> float:
-    """Return the seconds of an event that summarises so many groups."""
-    said = [{"role": "user", "content": f"{n}: " + "one word after the other, " * 40} for n in range(82)]
-    each = COUNTER.count_messages(from_openai(said[10:11]))
-    config = CompressionConfig(
-        max_total_tokens=80 * each,
-        keep_recent_count=1,
-        target_ratio=0.01,
-        group_token_threshold=None if groups == 1 else 80 * (each + 2) // groups,
-        background_ratio=None,
-    )
-    summarizer = Watched(url)
-    memory = CompressedMemory(config=config, summarizer=summarizer, counter=COUNTER)
-    await memory.add(from_openai(said))
-    began = time.perf_counter()
-    await memory.get_memory()
-    seconds = time.perf_counter() - began
-    assert summarizer.came == groups, f"{summarizer.came} groups, not {groups}"
-    return seconds
+    return tallies
 
 
 def parse_options() -> argparse.Namespace:
@@ -221,7 +192,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--sessions", default="*", help="pattern of file/id, for example 'tau*'")
     parser.add_argument("--min-tokens", type=int, default=LONG_TOKENS, help="of a session, to take part")
     parser.add_argument("--budget", type=int, default=20_000, help="tokens (default 20000)")
-    parser.add_argument("--call-seconds", type=float, default=0.25, help="of a summary (default 0.25)")
+    parser.add_argument("--call-seconds", type=float, default=0.25, help="of an answer (default 0.25)")
     parser.add_argument("--turn-seconds", type=float, default=0.1, help="of an agent's turn (default 0.1)")
     parser.add_argument("--at-once", type=int, default=4, help="sessions replayed side by side (default 4)")
     parser.add_argument("--results", type=Path, help="folder for background.json and background.md")
@@ -238,7 +209,7 @@ def main() -> int:
     if not sessions:
         return report_none(options.data)
     sessions.sort(key=lambda session: -len(session[1][1]))  # or the longest would run on alone
-    tallies, one, eight = asyncio.run(run(sessions, options))
+    tallies = asyncio.run(run(sessions, options))
     rows, told, share = [], [], 0.0
     for way in WAYS:
         whole = Tally()
@@ -252,21 +223,17 @@ def main() -> int:
         if way == "in background":
             share = whole.share
     table = markdown_table(("way", *COLUMNS), rows)
-    seconds = f"{options.call_seconds:g} s a summary, {options.turn_seconds:g} s a turn"
+    seconds = f"{options.call_seconds:g} s an answer, {options.turn_seconds:g} s a turn"
     pace = f"Budget {options.budget:,} tokens, {seconds}."
-    groups = f"One group: {one:.2f} s. Eight groups: {eight:.2f} s, {eight / one:.2f} times that."
-    print(f"{pace}\n\n{table}\n\n{groups}")
+    print(f"{pace}\n\n{table}")
     if options.results:
         data = {
             "budget": options.budget,
             "call_seconds": options.call_seconds,
             "turn_seconds": options.turn_seconds,
             "replays": told,
-            "one_group_seconds": one,
-            "eight_groups_seconds": eight,
         }
-        notes = notes_of(__doc__, "calls").rpartition("\n\n")[0]
-        text = f"{pace}\n\n{table}\n\n{groups}\n\n{notes}"
+        text = f"{pace}\n\n{table}\n\n{notes_of(__doc__, 'calls')}"
         write_results(options.results, "background", data, "Background", text)
     if share > MOST_THAT_WAIT:
         print(f"{share:.1%} of the calls waited, {MOST_THAT_WAIT:.0%} may", file=sys.stderr)

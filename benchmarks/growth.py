@@ -1,4 +1,4 @@
-"""How a memory does as one session grows: what is summarised, what is still told, what a turn takes.
+"""How a memory does as one session grows: what is read for notes, what is still told, what a turn takes.
 
     python -m benchmarks.sessions build/sessions
     python benchmarks/growth.py [--data DIR] [--budget N] [--sizes N ...] [--orders N] [--every N]
@@ -13,13 +13,13 @@ of a longer one; where there is too little for the largest size, its row is of a
 are measured: figures are means, shares are of all facts. Of each size:
 
 - tokens, turns; events: turns whose request does not begin with the one before;
-- summariser input: tokens that whoever summarised has read, in all, and per token of the session; to n log n:
+- read for notes: tokens that whoever wrote them has read, in all, and per token of the session; to n log n:
   the same to n log2 n, n the tokens of the session, where the first row has 1;
 - told: of how many facts a passage of the last view holds the keys, by how many tokens before they were said;
-- view: tokens of the last request; ms: what a turn takes in the mean, extractive summaries included.
+- view: tokens of the last request; ms: what a turn takes in the mean, notes by rules included.
 
 With `--life` a long life is measured instead: so many messages of some 120 words in a budget of 4,000
-tokens, summaries by a scripted model, texts in files. Told are the events, the size of the saved state as
+tokens, notes by a scripted model, texts in files. Told are the events, the size of the saved state as
 JSON, in all and without the messages themselves, the most memory that the process took, and how long it takes
 another to resume: reading the state, and the first view.
 """
@@ -65,7 +65,7 @@ LIFE_TOKENS = 4_000
 DISTANCES = {"below 50,000": 50_000, "below 200,000": 200_000, "further": sys.maxsize}
 """Tokens between a fact and the end: what a row of the table is called, and where it ends."""
 NAMES = ("Adler", "Birke", "Ceder", "Delfin", "Eiche", "Falke", "Ginster", "Heron", "Iltis", "Krähe")
-COLUMNS = ("tokens", "turns", "events", "summariser input", "per token", "to n log n", "told",
+COLUMNS = ("tokens", "turns", "events", "read for notes", "per token", "to n log n", "told",
            *(f"told {name}" for name in DISTANCES), "view", "ms")  # fmt: skip
 
 
@@ -268,7 +268,7 @@ async def live(messages: int, folder: str) -> dict[str, Any]:
     return {
         "messages": messages,
         "events": memory.stats().events,
-        "merged_segments": sum(bool(one.words_ref) for one in ledger.segments()),
+        "parts": sum(1 for _ in ledger.segments()),
         "seconds": seconds,
         "state_bytes": len(text),
         "state_bytes_beside_messages": own,

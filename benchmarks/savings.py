@@ -11,14 +11,14 @@ sends is judged as `context_compressor.measure` says. Prints a table for each bu
 
 - saved: tokens that requests cost less than the raw history; peak: tokens of the largest request; over,
   invalid: turns above the budget, or that a provider would refuse;
-- cost: of requests and summaries to that of the raw history, a token in the prefix shared with the request
-  before at a tenth; as spent, as if a model had been asked apart for every summary, and (*in place*) as if
+- cost: of requests and notes to that of the raw history, a token in the prefix shared with the request
+  before at a tenth; as spent, as if a model had been asked apart for all notes, and (*in place*) as if
   the agent's own model had written 1,200 tokens behind its last request each time, at five times input;
-- fill: the mean of view tokens to budget, over all requests from a session's first summary on;
+- fill: the mean of view tokens to budget, over all requests from a session's first notes on;
 - told, where sessions have probes: of how many probes (questions with the keys of their answers: who or what,
   and the value or outcome) a passage of 600 characters of the view holds the keys, with the interval of 95 %
   (Wilson); per 1,000: the share to the mean tokens of these views; by kind in a table of their own;
-- ms: what a turn takes, summaries apart (median, 99th percentile); stored: texts in the stores at the end.
+- ms: of a turn, without a model's time (median, 99th percentile); stored: texts in the stores at the end.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ times in each run but the first.
 
 It ends with 1 when anything of this is not so: every acknowledged message is there, once, in the order of its
 writer, and behind all that was acknowledged before it was begun; those who look at one head see the same
-bytes; a view lacks nothing that was acknowledged before, and is within budget; of each event one summary is
-committed, and paid for once, unless somebody was killed or stood still, and then the statistics tell.
+bytes; a view lacks nothing that was acknowledged before, and is within budget; each part of the notes is
+committed, and paid for, once, unless somebody was killed or stood still, and then the statistics tell.
 
 - looks: views that were noted
 - heads: of those, heads at which several processes looked
-- events: summaries that were committed
-- paid: summaries that were paid for
+- events: parts of the notes that were committed
+- paid: parts that were paid for
 - taken: events that were begun by somebody who was killed or stood still, as the statistics tell
 """
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,7 +41,8 @@ from context_compressor.memory.history import History
 from context_compressor.offload.store import OffloadStore
 
 BUDGET = 2_000
-SAID = "- The work went on as planned."
+_COUNT = re.compile(r"(\d+) times 50 and (\d+) parts")
+"""No number of three digits, which would be checked."""
 CONNECTIONS = 4
 """Of one process."""
 LOOKS_EVERY = 4
@@ -77,10 +79,20 @@ class Characters:
         return sum(4 + self.count_text(str(getattr(msg, "content", msg))) for msg in messages)
 
 
+def parts_noted(text: str) -> int:
+    """Return how many parts notes of `Paid` are of."""
+    found = _COUNT.search(text)
+    return 50 * int(found[1]) + int(found[2]) if found else 0
+
+
 class Paid:
-    """A remote model that notes what it is paid for, and takes its time."""
+    """A remote model that notes what it is paid for, and takes its time.
+
+    Its notes say of how many parts they are, which is how often it was paid for what was committed.
+    """
 
     remote = True
+    rewrites_notes = True
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -93,8 +105,9 @@ class Paid:
         taken_over = 0 if self.memory is None else self.memory.stats().taken_over
         self._notes.note("paid", material=material, taken_over=taken_over)
         await asyncio.sleep(random.uniform(0.05, 0.2))
-        # Of what it is: merged summaries that say the same would be the same material.
-        return Summary(f"{SAID} ({material})", input_tokens=len(said) // 4, output_tokens=8)
+        fifties, rest = divmod(parts_noted(request.previous or "") + 1, 50)
+        text = f"- The work went on as planned, {fifties} times 50 and {rest} parts."
+        return Summary(text, input_tokens=len(said) // 4, output_tokens=8)
 
 
 class Notes:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-EventKind = Literal["compact", "compress", "merge", "edit", "failure"]
+EventKind = Literal["compact", "compress", "edit", "failure"]
 NoteFate = Literal["kept", "cut", "dropped"]
 
 
@@ -15,8 +15,8 @@ class CompressionEvent:
     """One moment in which the view changed other than by growing, or in which something failed."""
 
     kind: EventKind
-    """`compact` (stubs only), `compress` (new segments), `merge` (segments merged), `edit` (a change made by
-    the user: delete, marks, the base), `failure` (summariser or store; the next means down was used)."""
+    """`compact` (stubs only), `compress` (messages left for the notes), `edit` (a change made by the user:
+    delete, marks, the base), `failure` (summariser or store; the next means down was used)."""
     reason: str
     """Why it happened, in a few words, e.g. "over budget"."""
     tokens_before: int
@@ -26,14 +26,14 @@ class CompressionEvent:
     refs: tuple[str, ...] = ()
     """Refs of the texts that left the view."""
     message_ids: tuple[str, ...] = ()
-    """Ids of the messages that left the view or were changed, those of merged segments included; of an edit
-    of everything, none."""
+    """Ids of the messages that left the view or were changed, and of the stand-in whose place another took;
+    of an edit of everything, none."""
     summary_input_tokens: int = 0
-    """Tokens read by whoever summarised, extractive included."""
+    """Tokens read by whoever wrote notes, rules included."""
     summary_output_tokens: int = 0
-    """Tokens written by whoever summarised, extractive included."""
+    """Tokens written by whoever did, rules included."""
     seconds: float = 0.0
-    """Wall-clock seconds that it took to store and summarise what left."""
+    """Wall-clock seconds that it took to store and note what left."""
     error: str | None = None
     """What failed, for kind `failure`."""
     note: NoteFate | None = None

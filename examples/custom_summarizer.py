@@ -2,8 +2,10 @@
 
     python examples/custom_summarizer.py
 
-This one keeps the first line of what each speaker said. What it writes is checked like any summary: cut when
-it is too long, refused when it is empty or copies the conversation, and then the extractive one steps in.
+This one keeps the first line of what each speaker said. Its text is added to the notes, and where these are
+full their oldest lines leave. One with `rewrites_notes = True` gets the notes as `request.previous`, and its
+text takes their place. What it writes is checked like a model's: cut when it is too long, refused when it is
+empty or copies the conversation, and then rules step in.
 """
 
 import asyncio
@@ -25,13 +27,11 @@ class FirstLines:
     remote = False  # no call leaves the process
 
     async def summarize(self, request: SummaryRequest) -> Summary:
-        lines = [request.previous] if request.previous else []
+        lines = []
         for msg in request.messages:
             for block in msg.get_content_blocks():
                 text = str(block.get("text") or block.get("input") or block.get("output") or "").strip()
-                if msg.name == "memory":  # an earlier summary that is merged: a label, then its lines
-                    lines += text.splitlines()[1:]
-                elif text:
+                if text:
                     lines.append(f"- {block.get('name', msg.name)}: {text.splitlines()[0][:120]}")
         return Summary(text="\n".join(lines[: request.max_tokens // 20]))
 
@@ -48,8 +48,8 @@ async def main() -> None:
     for message in make_session():
         await memory.add(from_openai([message]))
         view = await memory.get_memory()
-    segments = [msg for msg in view if (msg.metadata or {}).get("compression", {}).get("kind") == "segment"]
-    print(segments[0].get_text_content())
+    notes = [msg for msg in view if (msg.metadata or {}).get("compression", {}).get("kind") == "notes"]
+    print(notes[0].get_text_content())
 
 
 asyncio.run(main())

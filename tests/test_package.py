@@ -121,8 +121,6 @@ HEAVY = (
 
 SEARCH = ("regex", "snowballstemmer", "context_compressor.search.index", "context_compressor.search.terms")
 """What takes long to import, and only a search needs."""
-RULES = ("context_compressor.summarizers.extracts.writing",)
-"""What only an event without a model needs."""
 
 LEVELS = (
     {"errors", "events"},
@@ -232,7 +230,7 @@ def test_a_framework_is_imported_by_its_own_adapter_alone(name: str) -> None:
 def test_a_memory_imports_no_rules() -> None:
     """What reads a conversation by rules is imported by the first event that asks it for a summary."""
     statement = "from context_compressor import CompressedMemory, compress_messages, from_openai"
-    assert modules_after(statement).isdisjoint((*HEAVY, *SEARCH, *RULES))
+    assert modules_after(statement).isdisjoint((*HEAVY, *SEARCH))
 
 
 def test_a_public_name_is_imported_when_it_is_used() -> None:

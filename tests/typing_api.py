@@ -48,7 +48,7 @@ def redact(text: str) -> str:
 
 
 def watch(event: CompressionEvent) -> None:
-    assert_type(event.kind, Literal["compact", "compress", "merge", "edit", "failure"])
+    assert_type(event.kind, Literal["compact", "compress", "edit", "failure"])
     assert_type(event.reason, str)
     assert_type(event.tokens_before, int)
     assert_type(event.tokens_after, int)
@@ -156,7 +156,7 @@ def read_stats(stats: CompressionStats) -> None:
     assert_type(stats.saved_tokens, int)
     assert_type(stats.events, int)
     assert_type(stats.offloaded, int)
-    assert_type(stats.segments, int)
+    assert_type(stats.noted, int)
     assert_type(stats.summarizer_calls, int)
     assert_type(stats.summarizer_input_tokens, int)
     assert_type(stats.summarizer_output_tokens, int)

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from context_compressor.compression.draft import LEAST_TOKENS, SUMMARY_RATIO
+from context_compressor.compression.draft import GROWTH, LEAST_TOKENS, NOTES_SHARE
 from context_compressor.measure import CachedCounter, Chat, Spending, content_text
 from context_compressor.messages.chat import from_openai
 from context_compressor.summarizers.extracts import ExtractiveSummarizer
@@ -42,7 +42,7 @@ class PipedError(RuntimeError):
 class PipedSystem:
     """A system in another process; the run counts and summarises for it.
 
-    A summary may cost what one of ours may: `SUMMARY_RATIO` of what it replaces, at most that share of the
+    A summary may cost what our notes may: `GROWTH` of what it replaces, at most `NOTES_SHARE` of the
     budget, and at least `LEAST_TOKENS`. What it replaces of earlier summaries it may repeat at full length,
     or a peer that summarises often would see them shrink to nothing.
 
@@ -163,11 +163,11 @@ class PipedSystem:
             if not held:
                 others.append(message)
         previous = list(dict.fromkeys(previous))
-        wanted = int(self._counter.count_all(others) * SUMMARY_RATIO)
+        wanted = int(self._counter.count_all(others) * GROWTH)
         wanted += sum(map(self._counter.counter.count_text, previous))
         request = SummaryRequest(
             messages=tuple(from_openai(_without_orphans(others))),
-            max_tokens=max(LEAST_TOKENS, min(wanted, int(self._budget * SUMMARY_RATIO))),
+            max_tokens=max(LEAST_TOKENS, min(wanted, int(self._budget * NOTES_SHARE))),
             previous="\n\n".join(previous) or None,
         )
         text = (await self._summarizer.summarize(request)).text

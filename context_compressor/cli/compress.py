@@ -81,7 +81,7 @@ def compress(
         Literal["auto", "compact", "compress"] | None,
         typer.Option(
             metavar="MODE",
-            help="compact: move large texts out; compress: summarise older messages; "
+            help="compact: move large texts out; compress: older messages leave for notes; "
             "auto (default): compact, then compress if that was not enough.",
         ),
     ] = None,
@@ -93,7 +93,9 @@ def compress(
     group_token_threshold: Annotated[
         int | None,
         typer.Option(
-            "--group-tokens", metavar="N", help="Tokens one summary covers at most. Default: no limit."
+            "--group-tokens",
+            metavar="N",
+            help="Tokens of messages that one request for notes holds. Default: no limit.",
         ),
     ] = None,
     store: Store = DEFAULT_STORE,
@@ -169,7 +171,7 @@ def compress(
         print(report, file=sys.stderr if output is None else sys.stdout)
     elif not quiet:
         _print_report(make_console(stderr=True), source, reports, config.budget, store)
-    else:  # who asks for a model's summaries should know of extracts all the same
+    else:  # who asks for a model's notes should know of extracts all the same
         warn("note", list(dict.fromkeys(note for report in reports for note in report.failures)))
     return DONE
 
@@ -246,7 +248,7 @@ def _base_name(source: Reading) -> str:
 
 
 def _sessions_table(source: Reading, reports: Sequence[SessionReport], budget: int) -> Table:
-    columns = ("messages", "tokens", "view", "saved", "offloaded", "summaries")
+    columns = ("messages", "tokens", "view", "saved", "offloaded", "noted")
     table = make_table(f"Views within {budget:,} tokens", "session", columns, fold=True)
     for report in reports[:_MAX_ROWS]:
         place = _base_name(source) if report.line is None else f"line {report.line}"
@@ -266,7 +268,7 @@ def _row(counts: dict[str, Any]) -> tuple[str, ...]:
         f"{counts['view_tokens']:,}",
         _saved(counts),
         str(counts["offloaded"]),
-        str(counts["segments"]),
+        f"{counts['noted']:,}",
     )
 
 
@@ -289,7 +291,7 @@ def _counts(reports: Sequence[SessionReport], budget: int) -> dict[str, Any]:
         "saved_tokens": before - after if is_told else None,
         "saved_percent": round(100 * max(0, before - after) / max(1, before), 1) if is_told else None,
         "offloaded": sum(report.stats.offloaded for report in reports),
-        "segments": sum(report.stats.segments for report in reports),
+        "noted": sum(report.stats.noted for report in reports),
     }
 
 
@@ -299,7 +301,7 @@ def _stand_ins_table(report: SessionReport) -> Table:
         table.add_column(name, no_wrap=True)
     rows = [_stand_in_row(stand_in) for stand_in in report.stand_ins]
     named = {ref for stand_in in report.stand_ins for ref in stand_in.refs}
-    rows += [("offloaded", "inside a summary", ref) for ref in report.refs if ref not in named]
+    rows += [("offloaded", "among what is noted", ref) for ref in report.refs if ref not in named]
     for row in rows[:_MAX_STAND_INS]:
         table.add_row(*row)
     if len(rows) > _MAX_STAND_INS:
@@ -308,7 +310,7 @@ def _stand_ins_table(report: SessionReport) -> Table:
 
 
 def _stand_in_row(stand_in: StandIn) -> tuple[str, str, str]:
-    what = {"segment": "summarised", "stub": "offloaded", "placeholder": "no result", "thoughts": "thoughts"}[
+    what = {"notes": "noted", "stub": "offloaded", "placeholder": "no result", "thoughts": "thoughts"}[
         stand_in.kind
     ]
     covered = ""

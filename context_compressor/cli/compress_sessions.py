@@ -48,7 +48,7 @@ class StandIn:
     """A message of the view that stands for what left it."""
 
     kind: str
-    """`stub`, `segment`, `placeholder` or `thoughts`; nothing in the view stands for thoughts."""
+    """`stub`, `notes`, `placeholder` or `thoughts`; nothing in the view stands for thoughts."""
     refs: tuple[str, ...]
     covers: tuple[int, ...]
     """Indexes of the messages it stands for."""
@@ -69,7 +69,7 @@ class SessionReport:
     notes: tuple[str, ...] = ()
     """What the user should know: failures first, what was left out, repairs, calls that wait for results."""
     failures: tuple[str, ...] = ()
-    """Those notes that tell of a summariser that failed; rules wrote the summary instead."""
+    """Those notes that tell of a summariser that failed; rules wrote instead."""
 
     @property
     def refs(self) -> list[str]:
@@ -127,7 +127,7 @@ class Compressor:
                 await memory.aclose()
         failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
         for failure in failures:
-            if failure.startswith("Offload"):  # it is lost; a summary that failed was made by other means
+            if failure.startswith("Offload"):  # it is lost; notes that failed were made by other means
                 raise CommandError(f"--store {self.store}: {failure}")
         if history and not view:
             kinds = "thoughts alone" if alone else "nothing that is said"
@@ -137,7 +137,7 @@ class Compressor:
         done = [note for record in logged if _is_done(note := record.getMessage(), session, pairs)]
         repairs = [_in_words(note, session) for note in done]
         repairs = grouped_texts((note, note) for note in repairs)
-        failed = [f"the summariser failed, rules wrote it instead: {failure}" for failure in failures]
+        failed = [f"the summariser failed, rules wrote instead: {failure}" for failure in failures]
         failed = grouped_texts((note, note) for note in failed)
         notes = [*failed, *session.notes, *_told_of_thoughts(alone), *repairs, *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""

@@ -50,8 +50,7 @@ _TURNS_PER_LINE = 10
 _BAR_WIDTH = 12
 _VERBS = {
     "compact": "moved out",
-    "compress": "summarised",
-    "merge": "merged",
+    "compress": "noted",
     "edit": "edited",
     "failure": "failed",
 }
@@ -321,7 +320,7 @@ def _print_summary(console: Console, outcome: Outcome, store: str | None) -> Non
     ]
     if calls := outcome.summarizer_calls:
         read, written = outcome.summarizer_input_tokens, outcome.summarizer_output_tokens
-        figures.append(("summaries", f"{calls} calls, {read:,} tokens read, {written:,} written"))
+        figures.append(("notes", f"{calls} calls, {read:,} tokens read, {written:,} written"))
     console.print()
     for label, figure in figures:
         console.print(Text.assemble((f"{label:18}", "bold"), figure), soft_wrap=True)

@@ -60,7 +60,7 @@ SummarizerChoice = Annotated[
     typer.Option(
         "--summarizer",
         metavar="WHO",
-        help="Who writes summaries: extractive (no model), openai or dashscope.",
+        help="Who writes notes: extractive (no model), openai or dashscope.",
     ),
 ]
 Model = Annotated[

@@ -300,8 +300,8 @@ def _print_tables(console: Console, data: ReportData) -> None:
             _print_told(console, rows)
     console.print(
         "peak: tokens of the largest request. fill: the mean of view to budget, from a session's first "
-        "summary on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
-        "history, prompt cache counted; as if model: had a model been asked apart for every summary; "
+        "notes on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
+        "history, prompt cache counted; as if model: had a model been asked apart for all notes; "
         f"in place: had the agent's own model written {data.edit_tokens:,} tokens behind its last request."
     )
     if not data.has_probes:

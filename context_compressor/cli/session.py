@@ -139,7 +139,7 @@ def show_session(
             "view_messages": len(view),
             "view_tokens": stats.view_tokens,
             "edits": len(snapshot.edits),
-            "segments": stats.segments,
+            "noted": stats.noted,
             "stubs": stats.offloaded,
             "texts": len(snapshot.refs),
             "texts_stored": stored,
@@ -174,8 +174,8 @@ def _print_session(told: dict[str, Any]) -> None:
         "marks": each(told["marks"]),
         "writes": f"{told['number']:,}",
         "view": f"{counted(told['view_messages'], 'message')}, {told['view_tokens']:,} tokens",
-        "ledger": f"{counted(told['edits'], 'edit')}: in the view {counted(told['segments'], 'segment')}, "
-        f"stubs {told['stubs']:,}",
+        "ledger": f"{counted(told['edits'], 'edit')}: notes of {counted(told['noted'], 'message')}, "
+        f"{counted(told['stubs'], 'stub')}",
         "texts": f"{told['texts']:,}{stored}; pending {told['texts_pending']:,}",
         "summary": one_line(told["summary"])[:500] or "none",
     }

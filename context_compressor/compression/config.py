@@ -34,7 +34,7 @@ class CompressionConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Literal["compact", "compress", "auto"] = "auto"
-    """Which means come first: `compact` never calls a model, `compress` starts with summaries, `auto`
+    """Which means come first: `compact` never calls a model, `compress` starts with notes, `auto`
     compacts and then compresses unless compacting was enough. The budget outranks the mode."""
     max_total_tokens: _Count = Field(default=20_000, gt=0, le=_MOST_TOKENS)
     """Tokens that the whole view may cost, instructions and recent messages included."""
@@ -50,7 +50,8 @@ class CompressionConfig(BaseModel):
     max_tool_message_tokens: _Count = Field(default=_DEFAULT_TOOL_TOKENS, gt=0)
     """Tokens above which a tool result outside the recent messages is compacted."""
     group_token_threshold: _Limit = Field(default=None, gt=0)
-    """Tokens of messages that one summary covers at most; None: all of an event in one group."""
+    """Tokens of messages that one request to a writer holds at most; more goes in pieces, one after the
+    other. None: all of an event in one."""
     keep_recent_count: _Count = Field(default=10, ge=0)
     """Messages at the end that stay word for word as long as the budget allows. Where it was not set, they
     are at most a third of `max_view_messages`, and of large ones only as many stay as `target_ratio` has room
@@ -85,10 +86,10 @@ class CompressionConfig(BaseModel):
     """Applied to every text before it reaches the store, the search index or a summariser, keys of data and
     names of speakers among them. Names of tools, ids and encoded media stay."""
     summary_instructions: str | None = None
-    """What every summary should mind, in the user's words; handed to the summariser."""
+    """What the notes should mind, in the user's words; handed to the summariser."""
     background_ratio: Annotated[float | None, Field(gt=0, le=1)] = 0.8
     """Share of the budget from which the coming event is prepared while the agent goes on, where the
-    summariser is remote. Lower: `get_memory` waits for a model more rarely; higher: less is summarised that
+    summariser is remote. Lower: `get_memory` waits for a model more rarely; higher: less is noted that
     is never needed. None or 1: an event begins when it is due, and `get_memory` waits for it."""
     branch_seconds: float = Field(default=3600.0, ge=0)
     """Seconds for which a memory keeps what it knew of a conversation that its list departed from: whoever
@@ -96,7 +97,7 @@ class CompressionConfig(BaseModel):
     on_failure: Literal["fallback", "raise"] = "fallback"
     """What a failing summariser or store leads to: the next means down and an event, or an exception."""
     summarizer_timeout_seconds: float = Field(default=120.0, gt=0)
-    """Seconds after which a summary is given up."""
+    """Seconds after which who writes for an event is given up."""
     store_timeout_seconds: float = Field(default=30.0, gt=0)
     """Seconds after which one call of the store is given up."""
 

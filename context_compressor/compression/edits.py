@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, InstanceOf, StrictBool, StrictInt, Tag
@@ -12,6 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, InstanceOf,
 from context_compressor.errors import InvalidStateError
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.store import REF_PATTERN
+from context_compressor.summarizers.notes import Line, Notes
+from context_compressor.summarizers.rules.choice import Candidate
+from context_compressor.summarizers.rules.lines import Stretch
 
 Text = InstanceOf[str]
 """A string of saved data: also one with half a surrogate pair, which pydantic's own type refuses."""
@@ -32,6 +35,11 @@ class ItemKey(NamedTuple):
 
     key: Text
     part: Text = ""
+
+
+def _candidate(said: Any) -> Any:
+    names = (field.name for field in fields(Candidate))
+    return dict(zip(names, said, strict=False)) if isinstance(said, list) else said
 
 
 def _with_part(said: Any) -> Any:
@@ -74,19 +82,23 @@ class StubEdit:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEdit:
-    """A group of exchanges, or of earlier segments, left the view; a segment stands in for it.
+    """A part of the conversation left the view: exchanges, and what stood for earlier parts.
 
-    Its words are `text`, `notes` and `standing`, with `told`. Once it is merged, only a withdrawal of the
-    merge needs them: they are in the store alone then, under `words_ref`.
+    What stands in the view for all of them are the notes, of which this is the newest state. Its words are
+    `text`, `lines`, `candidates`, `stretches`, `notes` and `standing`. Once a later part took its place only
+    a withdrawal of that needs them, so the ledger keeps those of the newest parts.
+
+    Segments of earlier releases are read for ever: they have no number of a next line.
     """
 
     id: Text
     items: tuple[Item, ...]
     """The messages that it covers itself, in order."""
     children: tuple[Text, ...]
-    """The segments that it merged, in order."""
+    """The part before it, or the segments of an earlier release whose place it took, in order."""
     ref: Ref
-    """Ref of the transcript, or of the contents text of a merged segment."""
+    """Ref of the transcript of its items, or of the contents text of a merged segment of an earlier
+    release."""
     media_refs: tuple[Ref, ...]
     """Refs of images and files that the transcript names."""
     text: Text
@@ -107,9 +119,40 @@ class SegmentEdit:
     """Of a segment that merged others, `ref_of` the transcript of its own items alone: by that it can be
     checked without the words of the others. Not stored; None where it was not reckoned yet."""
     told: tuple[Told, ...] = ()
-    """What its text may repeat, though it does not cover it: it holds as long as that stands unchanged."""
+    """What its text may repeat, though it does not cover it, and what parts before it may not: it holds as
+    long as that stands unchanged."""
     handed_over: StrictBool = False
     """Whether a long-term memory has taken the messages that it covers itself."""
+    lines: tuple[Line, ...] = ()
+    """The lines of the notes, as `text` shows them."""
+    next_line: StrictInt = 0
+    """The number of the next line of the notes; 0 in a segment of an earlier release."""
+    candidates: tuple[Annotated[Candidate, BeforeValidator(_candidate)], ...] = ()
+    """What rules may choose from at the next event."""
+    stretches: tuple[Stretch, ...] = ()
+    """Which messages these are of."""
+    left_standing: StrictInt = 0
+    """How many older standing instructions transcripts alone tell."""
+
+    @property
+    def as_notes(self) -> Notes:
+        """The notes, to be edited."""
+        return Notes(self.lines, self.next_line, self.candidates, self.stretches)
+
+    def with_notes(self, notes: Notes) -> SegmentEdit:
+        """Return it with other notes, but for its text."""
+        return replace(
+            self,
+            lines=notes.lines,
+            next_line=notes.next_number,
+            candidates=notes.candidates,
+            stretches=notes.stretches,
+        )
+
+    @property
+    def is_notes(self) -> bool:
+        """Whether it is a part of the notes, no segment of an earlier release."""
+        return self.next_line > 0
 
 
 Edit = StubEdit | SegmentEdit
@@ -161,20 +204,27 @@ def refs_in(edits: Iterable[Any]) -> Iterator[str]:
 EditT = TypeVar("EditT", StubEdit, SegmentEdit, Edit)
 
 
+_MORE_WORDS = ("lines", "candidates", "stretches")
+
+
 def words_of(edit: Edit) -> str:
     """Return the words of an edit as one text to store."""
     if isinstance(edit, StubEdit):
         return json.dumps({"text": edit.text}, ensure_ascii=False)
     words = {"text": edit.text, "notes": edit.notes, "standing": edit.standing}
-    told = {"told": _plain(edit.told)} if edit.told else {}
-    return json.dumps(words | told, ensure_ascii=False)
+    more = {name: _plain(said) for name in _MORE_WORDS if (said := getattr(edit, name))}
+    return json.dumps(words | more, ensure_ascii=False)
 
 
-def without_words(edit: EditT, ref: str) -> EditT:
-    """Return an edit whose words are in the store alone, under a ref."""
+def without_words(edit: EditT, ref: str | None) -> EditT:
+    """Return an edit whose words are in the store alone, under a ref; with None they are nowhere any more.
+
+    What its writer was told is known on, for later parts may repeat it.
+    """
     if isinstance(edit, StubEdit):
         return replace(edit, text="", words_ref=ref)
-    return replace(edit, text="", notes=(), standing=(), told=(), words_ref=ref)
+    bare = replace(edit, text="", notes=(), standing=(), words_ref=ref)
+    return replace(bare, lines=(), candidates=(), stretches=())
 
 
 def with_words(edit: EditT, stored: str) -> EditT:
@@ -193,8 +243,16 @@ def with_words(edit: EditT, stored: str) -> EditT:
         text=words["text"],
         notes=tuple(words["notes"]),
         standing=tuple(words["standing"]),
-        told=tuple((ItemKey(*_with_part(item)), ref) for item, ref in words.get("told", ())),
+        # Earlier releases put it there.
+        told=edit.told or tuple((ItemKey(*_with_part(item)), ref) for item, ref in words.get("told", ())),
+        lines=tuple(Line(*line) for line in words.get("lines", ())),
+        candidates=tuple(Candidate(*one) for one in words.get("candidates", ())),
+        stretches=tuple(_stretch(*one) for one in words.get("stretches", ())),
     )
+
+
+def _stretch(first: int, last: int, kinds: Iterable[tuple[str, int]]) -> Stretch:
+    return Stretch(first, last, tuple((kind, times) for kind, times in kinds))
 
 
 # Saved form
@@ -211,6 +269,7 @@ SavedEdit = Annotated[
 """An edit as `edit_to_dict` writes it, for pydantic to read."""
 _LEFT_OUT = frozenset(
     {"page", "notes", "standing", "stands_for_tokens", "words_ref", "items_ref", "told", "handed_over"}
+    | {"lines", "next_line", "candidates", "stretches", "left_standing"}
 )
 """Fields that are not written where they say nothing."""
 
@@ -227,4 +286,6 @@ def edit_to_dict(edit: Edit) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, ItemKey):
         return list(value) if value.part else value.key
+    if isinstance(value, Candidate):
+        return list(astuple(value))
     return [_plain(one) for one in value] if isinstance(value, tuple) else value

@@ -17,8 +17,10 @@ from context_compressor.events import NoteFate
 from context_compressor.offload.store import OffloadStore, ref_of, write_text
 from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.attempts import Attempts, Paid
-from context_compressor.summarizers.parts import InParts
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
+from context_compressor.summarizers.fallback import FallbackSummarizer
 from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.summarizers.writing import NotesWriter, RulesWriter
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import run_off_loop
 
@@ -27,14 +29,32 @@ logger = logging.getLogger(__name__)
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
 
 
+def writers_of(
+    summarizer: Summarizer, config: CompressionConfig, counter: TokenCounter
+) -> tuple[NotesWriter | RulesWriter, ...]:
+    """Return who is asked for notes, one after the other until one has written them; rules come last."""
+    if isinstance(summarizer, ExtractiveSummarizer):
+        return (RulesWriter(counter),)
+    seconds = config.summarizer_timeout_seconds
+    chain: tuple[Summarizer, ...] = (summarizer,)
+    if isinstance(summarizer, FallbackSummarizer):
+        chain, each = summarizer.summarizers, summarizer.timeout_seconds
+        seconds = seconds if each is None else min(seconds, each)
+    writers = [
+        NotesWriter(one, counter, seconds, config.group_token_threshold)
+        for one in chain
+        if not isinstance(one, ExtractiveSummarizer)
+    ]
+    return (*writers, RulesWriter(counter))
+
+
 class Engine:
     """What events work with: a store, summarisers, a counter.
 
     Args:
         config: thresholds, redaction, timeouts in seconds, what failures lead to.
         store: where texts go.
-        summarizer: who writes summaries.
-        fallback: who writes them when that fails; it should not be able to.
+        summarizer: who writes notes; rules do where that fails.
         counter: measures stand-ins.
         read_ref: reads a text that the memory's ledger names, to check pages against their source.
     """
@@ -45,13 +65,12 @@ class Engine:
         config: CompressionConfig,
         store: OffloadStore,
         summarizer: Summarizer,
-        fallback: Summarizer,
         counter: TokenCounter,
         read_ref: Callable[[str], Awaitable[str]],
     ) -> None:
         self.config = config
         self.store = store
-        self.summarizers = (InParts(summarizer, counter), fallback)
+        self.writers = writers_of(summarizer, config, counter)
         self.counter = counter
         self.read_ref = read_ref
         self._costs: Costs | None = None

@@ -29,7 +29,7 @@ from context_compressor.tokens.off_loop import gather
 MAX_ATTEMPTS_PER_EVENT = 48
 """Calls of a model that one event may make, retries and the parts of large groups included."""
 _CONCURRENT_CALLS = 8
-"""Summaries and writes of one event that run at the same time."""
+"""Writes of one event that run at the same time."""
 
 
 class Event:
@@ -121,32 +121,39 @@ class Event:
         maker = SegmentMaker(engine, self._writer, self._stubs, plan, self._items, bounded)
         noted = max(plan.segments, key=_age, default=None)
 
-        async def segment(planned: PlannedSegment) -> SegmentEdit:
-            async with limit:
-                said = guide if planned is carrier else ""
-                return await maker.make(planned, noted=planned is noted, guide=said)
-
         fate: NoteFate | None = "dropped" if self._note else None
         segments: list[SegmentEdit] = []
         taken: set[str] = set()
-        made = await gather([segment(planned) for planned in plan.segments])
-        for planned, edit in zip(plan.segments, made, strict=True):
+        for planned in plan.segments:  # never two requests at once
+            edit = await maker.make(
+                planned, noted=planned is noted, guide=guide if planned is carrier else ""
+            )
             segment_id = self._ledger.new_segment_id(edit.ref, taken)
             taken.add(segment_id)
-            segments.append(replace(edit, id=segment_id, told=self._not_covered(edit)))
+            segments.append(replace(edit, id=segment_id, told=self._told_first(edit)))
             # It may also be kept for when the segment is merged, and not shown.
             if bounded and planned is noted and edit.notes and edit.text.endswith(notes_section(edit.notes)):
                 fate = "kept" if edit.notes[-1] == note else "cut"
         return segments, fate
 
-    def _not_covered(self, segment: SegmentEdit) -> tuple[Told, ...]:
-        """Return of what a segment was told and does not cover itself."""
+    def _told_first(self, segment: SegmentEdit) -> tuple[Told, ...]:
+        """Return of what a segment was told and does not cover, without what parts before it were told.
+
+        These are withdrawn with all parts after them.
+        """
+        known: set[Told] = set()
+        todo = list(segment.children)
+        while todo:
+            part = self._ledger.segment(todo.pop())
+            if part is not None:
+                known.update(part.told)
+                todo += part.children
 
         def covers(item: ItemKey) -> bool:
             top = self._ledger.top_segment_of(item)
             return item in segment.items or (top is not None and top.id in segment.children)
 
-        return tuple(told for told in segment.told if not covers(told[0]))
+        return tuple(told for told in segment.told if told not in known and not covers(told[0]))
 
 
 def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:

@@ -213,7 +213,7 @@ def advance(
                 grown.append(segment)
     if standing is None:
         return [entry for entry in grown if isinstance(entry, ViewItem)]
-    # A segment stands where the last of what it covers stood: no older segment comes behind it.
+    # Notes stand where the last of what they cover stood: what stands behind them is newer.
     last = {entry.id: place for place, entry in enumerate(grown) if isinstance(entry, SegmentEdit)}
     return [
         entry if isinstance(entry, ViewItem) else segment_item(entry, ledger, measure)
@@ -312,7 +312,7 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
     covered = ledger.ids_under(segment.id)
     source = Msg(SEGMENT_NAME, segment.text, "user", timestamp="", id=segment.id)
     shown = source.copy()
-    _note(shown, "segment", covered, [segment.ref])
+    _note(shown, "notes" if segment.is_notes else "segment", covered, [segment.ref])
     tokens = measure(source)
     key = ItemKey(segment.id, SEGMENT_PART)
     return ViewItem(

@@ -1,4 +1,4 @@
-"""The words of a segment: label, standing instructions, notes, and as much of them as fits."""
+"""The words of the notes: label, standing instructions, what the agent asked to keep, as much as fits."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def segment_text(
         if guide:  # it has to fit where only the ref was reckoned with
             label = f"[{message_count} earlier {messages}: {ref}; {guide}]"
         return label + beside
-    label = f"[Summary by the memory, not by the user, of {message_count} earlier {messages}. {where}]"
+    label = f"[Notes by the memory, not by the user, of {message_count} earlier {messages}. {where}]"
     return f"{label}\n{summary}{beside}"
 
 
 _LABEL = re.compile(
     r"\[(?:Earlier conversation: \d+ messages? left the view\. Full text: "
     r"|\d+ earlier messages?: "
-    r"|Summary by the memory, not by the user, of \d+ earlier messages?\. Full text: )ctx://[0-9a-f]{16}[.;\]]"
+    r"|(?:Notes|Summary) by the memory, not by the user, of \d+ earlier messages?\. Full text: )ctx://[0-9a-f]{16}[.;\]]"
 )
 
 

@@ -7,10 +7,10 @@ withdrawn: a segment by itself, the stubs of an item together. The serialised fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
@@ -38,6 +38,10 @@ from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.store import ref_of
 
+KEPT_PARTS = 4
+"""So many parts before the newest keep their words, for what takes the newest back: an answer that is asked
+for again, a message that is deleted soon after it came."""
+
 
 @dataclass(frozen=True, slots=True)
 class SavedLedger:
@@ -53,8 +57,9 @@ class SavedLedger:
 class Ledger:
     """Keep the edits that hold in order, and answer what is live.
 
-    It grows with what can still be reached: an edit that is replaced or withdrawn is forgotten, and a merged
-    segment keeps its refs and the keys of its items, some 200 bytes and 25 for each message, and no words.
+    It grows with what can still be reached: an edit that is replaced or withdrawn is forgotten, and of parts
+    of the notes all but the newest keep their refs and the keys of their items, some 200 bytes and 25 for
+    each message, and no words.
 
     Attributes:
         pending: refs whose text is not durable yet; read-back serves them from the history.
@@ -79,7 +84,6 @@ class Ledger:
         self._used_ids: set[str] = set()
         self._ids_under: dict[str, tuple[str, ...]] = {}
         self._tops: dict[str, str] = {}
-        self._merged_with_words: dict[str, None] = {}
 
     @property
     def entries(self) -> list[Edit]:
@@ -132,18 +136,9 @@ class Ledger:
         self._tops.update(dict.fromkeys(path, top))  # or a chain of merges would be walked for each item
         return top
 
-    def merged_with_words(self) -> list[SegmentEdit]:
-        """Return the merged segments whose words are here, but may be in the store as well.
-
-        Left out are those whose words it takes to check what merged them, as in states of earlier releases
-        until the history was read.
-        """
-        parents = ((id, self._segments[self._parent[id]]) for id in self._merged_with_words)
-        return [self._segments[id] for id, by in parents if not by.items or by.items_ref is not None]
-
     def shown_without_words(self) -> list[Edit]:
-        """Return the stubs, and the segments that stand in the view, whose words are in the store alone."""
-        bare = (edit for edit in self._edits.values() if edit.words_ref and not edit.text)
+        """Return the stubs, and the segments that stand in the view, that have no words here."""
+        bare = (edit for edit in self._edits.values() if not edit.text)
         return [one for one in bare if isinstance(one, StubEdit) or one.id not in self._parent]
 
     def ids_under(self, segment_id: str) -> tuple[str, ...]:
@@ -164,6 +159,10 @@ class Ledger:
             found.append(ids)
         joined = self._ids_under[segment_id] = tuple(chain.from_iterable(reversed(found)))
         return joined
+
+    def covered(self) -> set[ItemKey]:
+        """Return every item that left for a live segment."""
+        return set(self._holder)
 
     def items(self) -> Iterator[ItemKey]:
         """Yield every item that a live stub or segment concerns."""
@@ -202,7 +201,8 @@ class Ledger:
                 within = [] if edit.page else [places.get(edit.item.key, -1)]
             else:
                 within = [places.get(item.key, -1) for item in edit.items]
-                within += [place for child in edit.children for place in of_segment.get(child, ())]
+                if not edit.is_notes:  # their text under that ref holds no others
+                    within += [place for child in edit.children for place in of_segment.get(child, ())]
                 within = of_segment[edit.id] = [min(within), max(within)] if within else []
             for ref in refs_of(edit):
                 found[ref] += within
@@ -232,8 +232,6 @@ class Ledger:
             self._used_ids.add(edit.id)
             self._holder.update((item, edit.id) for item in edit.items)
             self._parent.update((child, edit.id) for child in edit.children)
-            with_words = (id for id in edit.children if self._segments[id].text)
-            self._merged_with_words.update(dict.fromkeys(with_words))
             self._tops.clear()
         self._name(edit)
         if earlier is not None:
@@ -249,10 +247,25 @@ class Ledger:
             self._stubs[edit.item][edit.path] = edit
             return
         self._segments[edit.id] = edit
-        if not edit.text:
-            self._merged_with_words.pop(edit.id, None)
-        elif edit.id in self._parent:
-            self._merged_with_words[edit.id] = None
+
+    def outlived_by(self, edit: Edit) -> list[SegmentEdit]:
+        """Return earlier parts without what nothing needs any more once this edit is there.
+
+        A withdrawal of more parts than keep theirs is made good from the history.
+        """
+        outlived: list[SegmentEdit] = []
+        generation: Sequence[str] = () if isinstance(edit, StubEdit) or not edit.is_notes else edit.children
+        for age in count():
+            parts = [self._segments[id] for id in generation]
+            if not any(part.text for part in parts):
+                return outlived
+            if age >= KEPT_PARTS:
+                outlived += [without_words(part, None) for part in parts]
+            elif not age:  # the newest has all of them
+                worn = [part for part in parts if part.candidates or part.stretches]
+                outlived += [replace(part, candidates=(), stretches=()) for part in worn]
+            generation = [child for part in parts for child in part.children]
+        raise AssertionError("a chain of parts has an end")
 
     def _name(self, edit: Edit) -> None:
         self._named.update(refs_of(edit))
@@ -316,7 +329,6 @@ class Ledger:
                 del self._holder[item]
             for child in edit.children:
                 del self._parent[child]
-                self._merged_with_words.pop(child, None)
         self._forget(edit)
 
     def edits(self) -> dict[EditName, Edit]:

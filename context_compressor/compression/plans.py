@@ -46,7 +46,7 @@ class PlannedStub:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
-    """Units that are to leave together, and what their summary may cost in tokens; 0: only the ref."""
+    """Units that are to leave together, and what the notes may cost then in tokens; 0: only the ref."""
 
     units: tuple[Unit, ...]
     summary_tokens: int
@@ -66,6 +66,8 @@ class Plan:
     """What the view may cost above that."""
     requests: tuple[Unit, ...] = ()
     """What users said that stays in the view, the oldest first."""
+    by_rules: bool = False
+    """Whether rules write what a model might: it had left before, and nobody is to wait for that again."""
 
     @property
     def leaving(self) -> set[ItemKey]:
@@ -75,7 +77,7 @@ class Plan:
     @property
     def needs_summary(self) -> bool:
         """Whether a summariser has to be asked."""
-        return any(segment.summary_tokens for segment in self.segments)
+        return not self.by_rules and any(segment.summary_tokens for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)

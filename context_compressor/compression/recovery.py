@@ -91,7 +91,7 @@ class Recovery:
         said.
         """
         segment = next((one for one in self._ledger.segments() if one.ref == ref and one.children), None)
-        if segment is None:
+        if segment is None or segment.is_notes:
             return None
         items: list[ItemKey] = []
         todo = [segment]
@@ -110,6 +110,8 @@ class Recovery:
 
     async def _transcript_of(self, segment: SegmentEdit) -> Transcript | None:
         """Return a segment's transcript, or None when a text in it is nowhere any more."""
+        if segment.is_notes:
+            return self._render(segment, ())
         children = [self._ledger.segment(child) for child in segment.children]
         try:
             merged = [await self._with_words(child) for child in children if child is not None]
@@ -119,8 +121,11 @@ class Recovery:
 
     async def _with_words(self, edit: EditT) -> EditT:
         """Return an edit with its words, which may be in the store alone."""
-        ref = None if edit.text else edit.words_ref
-        return edit if ref is None else with_words(edit, await self._read(ref))
+        if edit.text:
+            return edit
+        if edit.words_ref is None:
+            raise OffloadNotFoundError(f"the words of what left under {edit.ref} are not kept any more")
+        return with_words(edit, await self._read(edit.words_ref))
 
     def _render(self, segment: SegmentEdit, merged: Iterable[SegmentEdit]) -> Transcript | None:
         """Return the transcript of merged segments and a segment's own items; None when an item is gone."""
@@ -132,7 +137,9 @@ class Recovery:
                 return None
             stubs = {path: stub.text for path, stub in self._ledger.stubs_of(item).items()}
             messages.append(shown_message(source, stubs, self._names, self._redact))
-        return render_transcript(messages, segments=children)
+        before = segment.children if segment.is_notes else ()
+        refs = [one.ref for id in before if (one := self._ledger.segment(id)) is not None]
+        return render_transcript(messages, segments=children, before=refs)
 
     def _stubbed_part(self, stub: StubEdit) -> Part | None:
         source = None if stub.item.key in self._bare else self._sources.get(stub.item)
@@ -224,7 +231,7 @@ class Recovery:
         if own is None:
             return False
         items_ref = ref_of(own.text)
-        expected = segment.items_ref if segment.children else segment.ref
+        expected = segment.items_ref if segment.children and not segment.is_notes else segment.ref
         if expected is not None:
             return items_ref == expected
         # An earlier release made it, and the words of those that it merged are still here.

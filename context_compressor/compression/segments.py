@@ -1,4 +1,4 @@
-"""Segments: what one stands for, stored and summarised, in words that fit."""
+"""The stand-ins of an event: what leaves is stored, and the notes say what it came to, in words that fit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from context_compressor.errors import SummarizerError
 from context_compressor.messages.compaction import compacted_words
 from context_compressor.messages.msg import (
     Msg,
-    is_segment,
     is_staying,
     segment_metadata,
     staying_metadata,
@@ -39,26 +38,20 @@ from context_compressor.messages.repair import with_content
 from context_compressor.messages.speech import standing_in
 from context_compressor.messages.text import sendable
 from context_compressor.offload.store import ref_of
-from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.cutting import cut, cut_middle
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
-from context_compressor.summarizers.protocol import RULES, SummaryRequest, writer_of
+from context_compressor.summarizers.notes import Notes
+from context_compressor.summarizers.protocol import SummaryRequest
+from context_compressor.summarizers.writing import NotesWriter, RulesWriter, Written
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 
-CONTEXT_SHARE = 1 / 10
-"""Share of the budget that a summariser reads of segments that stay: what is said there need not be repeated,
-but to read it costs as much as what leaves."""
 _STAYING_CHARS = 200
 """So much of a message that stays tells which it is."""
 _LEAST_PROSE_TOKENS = 32
-"""With less room than a sentence or two nobody is asked for a summary."""
-_LONGER = 0.1
-"""Share by which a summary may be too long where the view has room for it: to cut it, or to ask again, costs
-more than it saves."""
+"""With less room than a sentence or two nobody is asked."""
 
 
 class SegmentMaker:
-    """Make the segments of one event.
+    """Make the stand-ins of one event.
 
     Args:
         engine: what the event works with.
@@ -86,6 +79,7 @@ class SegmentMaker:
         self._writer = writer
         self._stubs = stubs
         self._note = note
+        self._writers = engine.writers[-1:] if plan.by_rules else engine.writers
         self._bare_tokens = engine.costs().segment
         self._spare_tokens = plan.spare_tokens // max(1, len(plan.segments))
         self._stubbed: dict[ItemKey, dict[PartPath, str]] = {}
@@ -97,97 +91,104 @@ class SegmentMaker:
         self._standing = frozenset(line for item in stays for line in item.standing)
         spoken = [item.source.get_text_content() or "" for item in stays if item.source.role == "user"]
         self._spoken = Msg("user", "\n".join(spoken), "user", timestamp="", id="")
-        self._segments = [item for item in items if item.kind == "segment"]
         requests = plan.requests if plan.needs_summary else ()
         self._requests = [self._said(unit) for unit in requests]
 
     async def make(self, planned: PlannedSegment, *, noted: bool, guide: str) -> SegmentEdit:
-        """Store and summarise what a segment is to stand for. Its id is still to be given.
+        """Store what leaves, and bring the notes up to date that stand for it. Its id is still to be given.
 
         Args:
-            planned: what that is.
-            noted: whether this segment is to show the agent's note.
+            planned: what leaves, and what stood for more before.
+            noted: whether the agent's note is to stand there.
             guide: what it is to say of the tools.
         """
         counter = self._counter
         items = [item for unit in planned.units for item in unit.items]
-        merged = [item for item in items if item.kind == "segment"]
-        keys = [item.key for item in items if item.kind != "segment"]
+        earlier = [item.segment for item in items if item.segment is not None]
+        keys = [item.key for item in items if item.segment is None]
         stored, read, standing = await self._material(planned)
-        transcript = render_transcript(stored, segments=len(merged))
+        transcript = render_transcript(stored, before=[edit.ref for edit in earlier])
         ref = await self._writer.write_own(transcript.text)
         media_refs = [await self._writer.write_own(media) for media in transcript.media]
         replaced = sum(unit.tokens for unit in planned.units)
         own = self._note if noted else None
-        notes = newest_once([*(note for item in items for note in item.notes), *([own] if own else [])])
-        messages = sum(len(item.covered) for item in merged) + len({key.key for key in keys})
-        text_with = partial(segment_text, ref, messages)
-        alone = stored[len(merged) :]
+        kept = newest_once([*(note for edit in earlier for note in edit.notes), *([own] if own else [])])
+        before = sum(len(item.covered) for item in items if item.segment is not None)
+        text_with = partial(segment_text, ref, before + len({key.key for key in keys}))
+        notes = _notes_of(earlier)
         bare = SegmentEdit(
             id="",
             items=tuple(keys),
-            children=tuple(item.key.key for item in merged),
+            children=tuple(edit.id for edit in earlier),
             ref=ref,
             media_refs=tuple(media_refs),
             text=text_with(None),
             summarized=False,
-            notes=notes,
+            notes=kept,
             standing=standing,
             stands_for_tokens=sum(item.stands_for_tokens for item in items),
-            items_ref=ref_of(render_transcript(alone).text) if alone and merged else None,
-            told=newest_once(told for item in merged if item.segment for told in item.segment.told),
-        )
+            left_standing=sum(edit.left_standing for edit in earlier),
+        ).with_notes(notes)
         if not planned.summary_tokens:
             text = text_with(None, guide=guide)
             if guide and segment_tokens(text, counter) > self._bare_tokens:
                 text = bare.text
             room = min(self._bare_tokens + self._spare_tokens, replaced - 1) - segment_tokens(text, counter)
-            fitted = fit_notes(notes, room, counter) if own else ()
-            # What finds no room is kept for when it is merged.
-            return replace(bare, text=text + notes_section(fitted), notes=fitted or notes)
+            fitted = fit_notes(kept, room, counter) if own else ()
+            # What finds no room is kept for the next event.
+            return replace(bare, text=text + notes_section(fitted), notes=fitted or kept)
 
         lines = fit_standing(standing, planned.standing_tokens, counter)
-        left_out = len(standing) - len(lines)
+        left_out = bare.left_standing + len(standing) - len(lines)
         left = planned.summary_tokens - section_tokens(standing_section(lines, left_out, SAMPLE_REF), counter)
         left -= counter.count_text(f" {guide}.") if guide else 0
         spare = max(0, min(self._spare_tokens, replaced - planned.summary_tokens - self._bare_tokens - 1))
         own_room = min(spare, section_tokens(notes_section([own]), counter)) if own else 0
-        fitted = fit_notes(notes, max(left // 2, 0) + own_room, counter)
+        fitted = fit_notes(kept, max(left // 2, 0) + own_room, counter)
         left -= max(section_tokens(notes_section(fitted), counter) - own_room, 0)
-        summary, told = None, bare.told
-        if left >= _LEAST_PROSE_TOKENS and not all(
-            map(is_staying, read)
-        ):  # segments may only name their refs
+        told: tuple[Told, ...] = ()
+        if left >= _LEAST_PROSE_TOKENS and not all(map(is_staying, read)):
             context, context_tokens, beside = self._context(planned)
             if lines:
                 context.append(_summary_message(standing_section(lines).strip()))
-            summary, repeats = await self._summarize(
+            notes, repeats = await self._write(
                 self._request(read, left, context),
-                longer=min(int(_LONGER * left), spare - own_room),
+                notes,
+                place=before,
                 read_tokens=sum(item.read_tokens for item in items) + context_tokens,
                 material=transcript.text,
             )
-            told = newest_once([*told, *beside]) if repeats else told
+            told = newest_once(beside) if repeats else ()
+        else:
+            notes = notes.fitted(lambda some: counter.count_text(some.text()) <= left)
+        summary = notes.text() or None
         text_with = partial(text_with, summary, standing=lines, left_out=left_out, guide=guide)
         if own and fitted[-1:] != (own,):
             # The note was cut or left out for room: the summary may have left some, as may the view.
             most = min(self._bare_tokens + planned.summary_tokens + spare, replaced - 1)
-            found = fit_notes(notes, most - segment_tokens(text_with(), counter), counter)
-            fitted = max(fitted, found, key=lambda kept: len(kept[-1]) if kept else 0)
+            found = fit_notes(kept, most - segment_tokens(text_with(), counter), counter)
+            fitted = max(fitted, found, key=lambda some: len(some[-1]) if some else 0)
         text = sendable(text_with(notes=fitted))
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
         if segment_tokens(text, counter) >= replaced:
             return bare
-        is_summary = summary is not None
-        return replace(bare, text=text, summarized=is_summary, notes=fitted, standing=lines, told=told)
+        return replace(
+            bare,
+            text=text,
+            summarized=summary is not None,
+            notes=fitted,
+            standing=lines,
+            left_standing=left_out,
+            told=told,
+        ).with_notes(notes)
 
     async def _material(self, planned: PlannedSegment) -> tuple[list[Msg], list[Msg], tuple[str, ...]]:
-        """Return what is to leave, as the transcript has it, and as summarisers read it; what stands in it.
+        """Return what is to leave, as the transcript has it, and as writers read it; what stands in it.
 
-        The transcript has stubs in place, those of pages made here. Summarisers read texts whole, of earlier
-        segments the summary alone, and what users said amid it that stays. Last come the standing
-        instructions in it that no message tells that stays, the oldest first. All of it is redacted: segments
-        were when they were made.
+        The transcript has stubs in place, those of pages made here. Writers read texts whole, and what users
+        said amid it that stays. Last come the standing instructions in it, and in what stood for more before,
+        that no message tells that stays, the oldest first. All of it is redacted: what was written before was
+        when it was made.
 
         Raises:
             RedactionError: the user's callable failed.
@@ -201,10 +202,6 @@ class SegmentMaker:
         for place, item in [(unit.position, item) for unit in planned.units for item in unit.items]:
             if item.kind == "segment":
                 standing += item.standing
-                stored.append(item.source)
-                summary = summary_of(str(item.source.content), item.standing, item.notes)
-                if summary is not None:
-                    read.append(_summary_message(summary))
                 continue
             while waiting and waiting[0].position < place:
                 read.append(_staying_message(waiting.pop(0).msg))
@@ -229,89 +226,74 @@ class SegmentMaker:
         return _Said(unit.position, msg, (item.key, ref_of(text)))
 
     def _context(self, planned: PlannedSegment) -> tuple[list[Msg], int, list[Told]]:
-        """Return what is said before that stays, about what reading its first part costs, and of what else
-        than the messages of a segment a model is told.
-
-        That first part is of segments, the newest whole before older ones. Those that merge at the same time
-        are among them: what they say stays in the view.
+        """Return what users said before that stays, about what reading it costs, and what else than what
+        leaves a model is told.
         """
-        left = room = int(CONTEXT_SHARE * self._config.budget)
-        context: list[Msg] = []
-        told: list[Told] = []
-        merged = {unit.key for unit in planned.units}
-        for item in reversed(self._segments):
-            if item.exchange in merged or left <= 0:
-                continue
-            summary = summary_of(str(item.source.content), item.standing, item.notes)
-            if summary is None:
-                continue
-            if item.read_tokens > left:
-                summary = cut_middle(summary, left * len(summary) // item.read_tokens)
-            context.append(_summary_message(summary))
-            told += [(item.key, item.segment.ref)] if item.segment else []
-            left -= item.read_tokens
         start, end = _span(planned)
-        context = [*reversed(context), *(said.msg for said in self._requests if said.position < start)]
-        told += [said.told for said in self._requests if said.position < end or said is self._requests[-1]]
-        return context, room - max(0, left), told
+        context = [said.msg for said in self._requests if said.position < start]
+        told = [said.told for said in self._requests if said.position < end or said is self._requests[-1]]
+        return context, sum(len(str(msg.content)) for msg in context) // 4, told
 
     def _request(self, read: Sequence[Msg], max_tokens: int, context: Sequence[Msg]) -> SummaryRequest:
-        """Return the request. In a merge, a summary that comes first is the text to update."""
-        messages, previous = list(read), None
-        if len(messages) > 1 and is_segment(messages[0]):
-            previous = messages.pop(0).get_text_content()
         return SummaryRequest(
-            messages=tuple(messages),
+            messages=tuple(read),
             max_tokens=max_tokens,
-            previous=previous,
             context=tuple(context),
             request=self._requests[-1].msg.get_text_content() if self._requests else None,
             instructions=self._config.summary_instructions or None,
             note=self._note or None,
         )
 
-    async def _summarize(
-        self, request: SummaryRequest, *, longer: int, read_tokens: int, material: str
-    ) -> tuple[str | None, bool]:
-        """Return a checked summary by the first means that gives one, None when none does; and whether it may
-        repeat what is only told.
+    async def _write(
+        self, request: SummaryRequest, notes: Notes, *, place: int, read_tokens: int, material: str
+    ) -> tuple[Notes, bool]:
+        """Return the notes by the first means that gives them, and whether they may repeat what is only told.
 
         Args:
-            request: as a summariser without a model reads it; of long results a model reads a part.
-            longer: tokens by which the summary may be too long.
+            request: as rules read it; of long results a model reads a part.
+            notes: so far.
+            place: how many messages left before.
             read_tokens: about how many tokens a model reads of it.
-            material: what was summarised, as text.
+            material: what leaves, as text.
         """
-        for summarizer in self._engine.summarizers:
-            remote, asked = summarizer.remote, request
-            is_extract = isinstance(summarizer, ExtractiveSummarizer)
-            if remote:
+        *asked_first, last = self._writers
+        for writer in asked_first:
+            asked = request
+            if writer.remote:
                 characters = text_characters(request.messages)
                 short = await run_rules_off_loop(characters, abridge, request.messages, self._counter)
                 asked = replace(request, messages=short)
-            elif is_extract:  # what a user says in messages that stay is told by them, and not here again
-                asked = replace(request, context=(*request.context, self._spoken))
             try:
-                summary = await summarize_checked(
-                    summarizer,
-                    asked,
-                    self._counter,
-                    replaced_tokens=request.max_tokens + longer + 1,
-                    spare_tokens=longer if remote else 0,
-                    # A model reads the request as messages, and what it parrots is that.
-                    material=None if remote else material,
-                    input_tokens_estimate=read_tokens,
-                    timeout_seconds=self._config.summarizer_timeout_seconds,
+                written = await writer.write(
+                    asked, notes, read_tokens=read_tokens, material=material, place=place
                 )
             except SummarizerError as error:
-                if self._config.on_failure == "raise":
+                if self._config.on_failure == "raise" and writer is asked_first[-1]:
                     raise
                 self._writer.fail(error)
                 continue
-            by = RULES if is_extract else writer_of(summarizer)
-            self._writer.use.add(summary.input_tokens, summary.output_tokens, remote=remote, by=by)
-            return summary.text, not is_extract
-        return None, False
+            self._note_paid(writer, written)
+            return written.notes, True
+        # What a user says in messages that stay is told by them, and not here again.
+        asked = replace(request, context=(*request.context, self._spoken))
+        written = await last.write(asked, notes, read_tokens=read_tokens, place=place)
+        self._note_paid(last, written)
+        return written.notes, False
+
+    def _note_paid(self, writer: NotesWriter | RulesWriter, written: Written) -> None:
+        paid = written.paid
+        self._writer.use.add(paid.input_tokens, paid.output_tokens, remote=writer.remote, by=writer.name)
+
+
+def _notes_of(earlier: Sequence[SegmentEdit]) -> Notes:
+    """Return the notes so far: what segments of an earlier release say are their first lines."""
+    notes = Notes()
+    for edit in earlier:
+        if edit.is_notes:
+            notes = notes.joined(edit.as_notes)
+        elif said := summary_of(edit.text, edit.standing, edit.notes):
+            notes = notes.added(sendable(said))
+    return notes
 
 
 class _Said(NamedTuple):

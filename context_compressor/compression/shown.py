@@ -187,16 +187,19 @@ class Transcript:
     media: tuple[str, ...]
 
 
-def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcript:
+def render_transcript(
+    messages: Sequence[Msg], *, segments: int = 0, before: Sequence[str] = ()
+) -> Transcript:
     """Return the transcript of messages as `shown_message` gives them.
 
     Args:
         messages: what leaves the view, oldest first.
-        segments: how many of them, at the start, are earlier segments that are merged; the transcript is then
-            the list of their contents, each with its own ref.
+        segments: how many of them, at the start, are earlier segments that are merged, as earlier releases
+            did it; the transcript is then the list of their contents, each with its own ref.
+        before: the refs of what left before these, which the transcript names.
     """
     media: dict[str, None] = {}
-    sections = []
+    sections = [f"[What left before this: {', '.join(before)}]"] if before else []
     if segments:
         sections.append(f"[Contents: {segments} earlier parts of the conversation, oldest first]")
     if len(messages) > segments:
@@ -228,7 +231,7 @@ def own_words_in(transcript: str, ref: str, ledger: Ledger) -> list[tuple[int, i
     spans: list[tuple[int, int]] = []
     for segment in ledger.segments():
         if segment.ref == ref:
-            merged = len(segment.children)
+            merged = 0 if segment.is_notes else len(segment.children)
             titles = [found.start() for found in islice(_TITLE.finditer(transcript), merged + 1)]
             if merged:  # they come first
                 spans.append((0, titles[merged] if len(titles) > merged else len(transcript)))

@@ -112,6 +112,7 @@ class OwnModel:
     """Ask the agent's own model for summaries: that of the request at hand. One serves many conversations."""
 
     remote = True
+    writes_edits = True
     takes_attempts = True
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class OpenTelemetryEvents:
             "context_compressor.events", "{event}", "Times a view changed other than by growing, or failures"
         )
         self._duration = meter.create_histogram(
-            "context_compressor.event.duration", "s", "What an event takes to store and summarise"
+            "context_compressor.event.duration", "s", "What an event takes to store and note what left"
         )
         self._view = meter.create_histogram(
             "context_compressor.view.tokens", "{token}", "Tokens of the view after an event"

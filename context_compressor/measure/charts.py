@@ -39,7 +39,6 @@ COLORS = {
     "--other-2": ("#a8365f", "#f08bb0"),
     "--compact": ("#0b7a4d", "#46cf93"),
     "--compress": ("#b45309", "#fbb040"),
-    "--merge": ("#7c3aed", "#b794ff"),
     "--edit": ("#0e7490", "#56cfe8"),
     "--failure": ("#b91c1c", "#ff6b6b"),
 }
@@ -59,8 +58,7 @@ class EventLook(NamedTuple):
 
 EVENT_LOOKS = {
     "compact": EventLook("offloaded", "v", 5.5),
-    "compress": EventLook("summarised", "s", 4.5),
-    "merge": EventLook("merged", "D", 4.5),
+    "compress": EventLook("noted", "s", 4.5),
     "edit": EventLook("edited", "o", 5.0),
     "failure": EventLook("failed", "X", 6.5),
 }
@@ -224,7 +222,7 @@ def tokens_chart(run: Watched) -> Chart:
 
 
 def cost_chart(replays: Sequence[Replay]) -> Chart:
-    """Return a chart of what requests and summaries have cost so far, a line for each system."""
+    """Return a chart of what requests and notes have cost so far, a line for each system."""
 
     def draw(figure: Figure, shape: Shape) -> None:
         axes = figure.subplots()
@@ -237,7 +235,7 @@ def cost_chart(replays: Sequence[Replay]) -> Chart:
             name = "history (raw)" if replay.system == RAW else replay.system
             _line(axes, spent, name, color_of(replay.system))
             if replay.system == OURS and spent[-1:] != as_if[-1:]:
-                _line(axes, as_if, "ours, summaries by a model", color_of(OURS), _DOTTED)
+                _line(axes, as_if, "ours, notes by a model", color_of(OURS), _DOTTED)
         axes.set_title("Cost so far, in plain input tokens")
         _finish(axes, ends)
         _turns_below(axes, max((len(replay.turns) for replay in replays), default=1))

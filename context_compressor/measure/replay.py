@@ -77,6 +77,7 @@ class _Watcher:
 
     def __init__(self, recording: Recording, ours: Ours) -> None:
         self._counter = recording.counter.counter
+        self._tokens = recording.tokens
         self._ours = ours
         self._turn = 0
         self.events: list[TurnEvent] = []
@@ -121,10 +122,14 @@ class _Watcher:
     async def stand_ins(self) -> tuple[StandIn, ...]:
         """Return every stand-in, in the order of appearance."""
         index_of = {msg.id: index for index, msg in enumerate(await self._ours.memory.get_history())}
-        return tuple(
-            replace(stand_in, covers=tuple(sorted(index_of[id] for id in ids if id in index_of)))
-            for stand_in, ids in self._seen.values()
-        )
+        found: list[StandIn] = []
+        for stand_in, ids in self._seen.values():
+            covers = tuple(sorted(index_of[id] for id in ids if id in index_of))
+            full_tokens = stand_in.full_tokens
+            if stand_in.kind == "notes":  # their ref has only what left last
+                full_tokens = sum(self._tokens[index] for index in covers)
+            found.append(replace(stand_in, covers=covers, full_tokens=full_tokens))
+        return tuple(found)
 
 
 OnTurn = Callable[[Turn], Awaitable[None]]

@@ -114,7 +114,7 @@ class Turn:
     is_summarised: bool
     """Whether there was a summary by then."""
     seconds: float
-    """Seconds that the system took, its summariser apart."""
+    """Seconds that the system took, events that asked a model apart."""
     summary_seconds: float
     is_compacted: bool = False
     """Whether the program that was recorded had just put a summary in the place of its history."""
@@ -163,7 +163,7 @@ def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds per turn, the summariser apart; and all of the summariser's."""
+    """Milliseconds per turn, events that asked a model apart; and all of those."""
 
     median_ms: float | None
     p99_ms: float | None
@@ -293,10 +293,10 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandIn:
-    """A stub or segment as it first appeared in a view, beside what it stands for."""
+    """A stub or notes as they first appeared in a view, beside what it stands for."""
 
     kind: str
-    """`stub` or `segment`."""
+    """`stub` or `notes`."""
     turn: int
     """The turn before which it appeared; the first is 1."""
     refs: tuple[str, ...]
@@ -308,6 +308,7 @@ class StandIn:
     full: Excerpt
     """What is stored under its refs."""
     full_tokens: int
+    """Of that; for notes, those of all messages that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.events import CompressionEvent
@@ -14,8 +13,7 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.msg import is_segment
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
-from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
+from context_compressor.summarizers.protocol import Summarizer
 
 PLACEHOLDER = "[Old tool output cleared]"
 """What stands for a masked tool result."""
@@ -39,7 +37,7 @@ class Spending:
     notes_tokens: int = 0
     """Tokens that stand in the last view for what left."""
     seconds: float = 0.0
-    """Seconds in which the summariser was at work."""
+    """Seconds in events that asked a model."""
 
 
 class System(Protocol):
@@ -62,7 +60,7 @@ class System(Protocol):
         ...
 
     def spending(self) -> Spending:
-        """Return what summaries have cost so far."""
+        """Return what notes have cost so far."""
         return Spending()
 
     async def stored(self) -> Mapping[str, str]:
@@ -150,7 +148,7 @@ class Ours:
         budget: tokens that a view may cost; for a config of your own, its `max_total_tokens`.
         counter: what they are counted by.
         store: where texts go; in memory when None. Must be empty.
-        summarizer: who summarises; extractive when None.
+        summarizer: who writes notes; rules when None.
         config: thresholds; the defaults at the budget when None.
     """
 
@@ -170,13 +168,12 @@ class Ours:
         self._counter = counter or CachedCounter()
         self._notes_tokens = 0
         tokens = self._counter.counter
-        self._summarizer = _TimedSummarizer(summarizer or ExtractiveSummarizer(tokens))
         self.memory = CompressedMemory(
             config=(config or CompressionConfig(max_total_tokens=budget)).model_copy(
                 update={"background_ratio": None}  # a replay does not depend on how fast a model is
             ),
             store=InMemoryOffloadStore() if store is None else store,
-            summarizer=self._summarizer,
+            summarizer=summarizer,
             counter=tokens,
             on_event=self.events.append,
         )
@@ -192,7 +189,7 @@ class Ours:
         return to_openai(view)
 
     def spending(self) -> Spending:
-        """Return what summaries have cost so far."""
+        """Return what notes have cost so far."""
         stats = self.memory.stats()
         return Spending(
             paid_input_tokens=stats.summarizer_input_tokens,
@@ -200,7 +197,7 @@ class Ours:
             input_tokens=sum(event.summary_input_tokens for event in self.events),
             output_tokens=sum(event.summary_output_tokens for event in self.events),
             notes_tokens=self._notes_tokens,
-            seconds=self._summarizer.seconds,
+            seconds=stats.summarizer_seconds,
         )
 
     async def stored(self) -> Mapping[str, str]:
@@ -220,26 +217,6 @@ class OursWithTools(Ours):
     def __init__(self, budget: int, counter: CachedCounter | None = None) -> None:
         super().__init__(budget, counter)
         self.tools = self.memory.tools()
-
-
-class _TimedSummarizer:
-    """Take the time of a summariser, and be like it in all else."""
-
-    remote: bool
-
-    def __init__(self, summarizer: Summarizer) -> None:
-        self._wrapped = summarizer
-        self.seconds = 0.0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._wrapped, name)
-
-    async def summarize(self, request: SummaryRequest) -> Summary:
-        began = time.perf_counter()
-        try:
-            return await self._wrapped.summarize(request)
-        finally:
-            self.seconds += time.perf_counter() - began
 
 
 SYSTEMS: dict[str, Callable[[int, CachedCounter], System]] = {

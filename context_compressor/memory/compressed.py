@@ -114,9 +114,10 @@ class CompressedMemory(MemoryBase):
         self.config = as_config(config, fields, CompressedMemory)
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
         self.counter: TokenCounter = as_counter(counter)
-        extractive = ExtractiveSummarizer(self.counter)
         self._summarizer: Summarizer = (
-            extractive if summarizer is None or isinstance(summarizer, str) else summarizer
+            ExtractiveSummarizer(self.counter)
+            if summarizer is None or isinstance(summarizer, str)
+            else summarizer
         )
         self._tracker = Tracker(history_of(self.base), self.config, self.counter, self.store)
         self._texts = Texts(self.config, self.store, self._tracker)
@@ -127,7 +128,6 @@ class CompressedMemory(MemoryBase):
             config=self.config,
             store=self.store,
             summarizer=self._summarizer,
-            fallback=extractive,
             counter=self.counter,
             recall=self._recall,
             on_event=on_event,

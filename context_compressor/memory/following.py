@@ -9,6 +9,7 @@ from typing import Any
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import (
     Edit,
+    ItemKey,
     message_id,
 )
 from context_compressor.compression.ledger import Ledger
@@ -222,6 +223,7 @@ class HistoryFollower(ViewMaker):
         """
         self._has_to_read = True
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
+        covered = state.ledger.covered()
         is_light = loaded is None and outlines_of(self.history) is not None
         reading = None if is_light else await read_all(self.history, head)
         is_told_anew = loaded is not None or self._is_another or bool(self._unrecorded)
@@ -259,7 +261,7 @@ class HistoryFollower(ViewMaker):
         self._note_gone(key for key in old.tokens if key not in known.tokens)
         state.known = known
         generation = state.generation
-        self._show(rebuilt)
+        self._show(rebuilt, covered)
         if moved or not is_continued(shown, state.items):
             if loaded is None:
                 self.branches.drop()
@@ -274,12 +276,15 @@ class HistoryFollower(ViewMaker):
         self.number = number
         return True
 
-    def _show(self, rebuilt: Rebuilt) -> None:
+    def _show(self, rebuilt: Rebuilt, covered: set[ItemKey] | None = None) -> None:
+        """Show a view that was made anew; `covered` is what had left before, if the ledger has changed."""
         state = self.state
+        covered = state.ledger.covered() if covered is None else covered
         state.ledger.drop(rebuilt.withdrawn)
         for segment in rebuilt.renewed:
             state.ledger.replace(segment)
         state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
+        state.returned = covered - state.ledger.covered()
 
     # Deciding what a view shows for good
 

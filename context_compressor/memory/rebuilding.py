@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from context_compressor.compression.edits import (
@@ -122,20 +121,19 @@ def appended_edits(
         for entry in entries
     ):
         return None
-    edits, names = [edit for entry in entries for edit in entry.edits], state.ledger.edits().keys()
+    edits = [edit for entry in entries for edit in entry.edits]
     there = {item.key.key for item in state.items} | state.unseen() | set(added)
     for edit in edits:
         if isinstance(edit, StubEdit):
             if edit.item.key not in there:
                 return None
-        elif is_same_but_handed_over(edit, state.ledger):
-            continue
-        elif edit.text:
-            if name_of(edit) in names or not {item.key for item in covered_by(edit)} <= there:
+        elif (segment := state.ledger.segment(edit.id)) is not None:
+            if edit.text not in ("", segment.text):
                 return None
-            there.add(edit.id)
-        elif name_of(edit) not in names:  # else it was merged, and its words are in the store by now
+        elif not edit.text or not {item.key for item in covered_by(edit)} <= there:
             return None
+        else:
+            there.add(edit.id)
     return edits
 
 
@@ -147,12 +145,6 @@ def replacing(entries: Sequence[LedgerEntry], ledger: Ledger, recorded: Mapping[
     new = [edit for name, edit in edits.items() if there.get(name) != edit]
     changes: list[Change] = [Withdraw(gone)] if gone else []
     return [*changes, Record(new, learnt)] if new or learnt != recorded else changes
-
-
-def is_same_but_handed_over(edit: SegmentEdit, ledger: Ledger) -> bool:
-    """Tell whether an edit says no more of a segment that is known than who has taken its messages."""
-    known = ledger.segment(edit.id)
-    return known is not None and replace(known, handed_over=edit.handed_over) == edit
 
 
 def _still_valid(state: MemoryState, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:

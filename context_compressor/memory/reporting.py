@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 class CompressionStats:
     """Where a compressed memory stands, and what it has done since it was made.
 
-    As a text it is one line for people, and for models as a hint: `12,431 / 16,000 tokens, 3 segments,
-    41 texts offloaded, next event in about 3,500 tokens`.
+    As a text it is one line for people, and for models as a hint: `12,431 / 16,000 tokens, notes of
+    212 messages, 41 texts offloaded, next event in about 3,500 tokens`.
     """
 
     history_tokens: int
@@ -36,15 +36,15 @@ class CompressionStats:
     events: int
     """Events committed or reported, failures included."""
     offloaded: int
-    """Texts for which a stub stands, those inside segments included."""
-    segments: int
-    """Segments that stand in the view."""
+    """Texts for which a stub stands, those of messages that left included."""
+    noted: int
+    """Messages that left the view, for which the notes stand there."""
     summarizer_calls: int
-    """Calls of a model; 0 for extractive summaries."""
+    """Calls of a model; 0 where rules write."""
     summarizer_input_tokens: int
-    """Tokens that a model read to summarise."""
+    """Tokens that a model read to write notes."""
     summarizer_output_tokens: int
-    """Tokens that a model wrote to summarise."""
+    """Tokens that a model wrote of notes."""
     summarizer_seconds: float
     """Wall-clock seconds spent in events that called a model, those in the background included."""
     budget_tokens: int
@@ -52,20 +52,25 @@ class CompressionStats:
     tokens_to_event: int
     """By about how many tokens the view may grow until the next event."""
     handed_over: int = 0
-    """Departures that `hand_over` has taken, each the messages of a segment."""
+    """Departures that `hand_over` has taken, each the messages of a part of the notes."""
     to_hand_over: int = 0
     """Departures that wait for it."""
     hand_over_failures: int = 0
     """Attempts that it refused, or that took too long."""
     taken_over: int = 0
     """Events that another process had begun and this one made, because that died or stood still for longer
-    than its lease: summaries that may have been paid for twice."""
+    than its lease: notes that may have been paid for twice."""
+
+    @property
+    def segments(self) -> int:
+        """1 where notes stand in the view, else 0; `noted` takes its place after one release."""
+        return int(self.noted > 0)
 
     def __str__(self) -> str:
         return (
-            f"{self.view_tokens:,} / {self.budget_tokens:,} tokens, {_count(self.segments, 'segment')}, "
-            f"{_count(self.offloaded, 'text')} offloaded, next event in about "
-            f"{_about(self.tokens_to_event):,} tokens"
+            f"{self.view_tokens:,} / {self.budget_tokens:,} tokens, "
+            f"notes of {_count(self.noted, 'message')}, {_count(self.offloaded, 'text')} offloaded, "
+            f"next event in about {_about(self.tokens_to_event):,} tokens"
         )
 
 
@@ -85,7 +90,7 @@ def stats_of(state: MemoryState, totals: Totals, handing_over: HandingOver | Non
         saved_tokens=history - state.tokens,
         events=totals.events,
         offloaded=state.ledger.stub_count,
-        segments=sum(item.kind == "segment" for item in state.items),
+        noted=sum(len(item.covered) for item in state.items if item.kind == "segment"),
         summarizer_calls=totals.calls,
         summarizer_input_tokens=totals.input_tokens,
         summarizer_output_tokens=totals.output_tokens,
@@ -118,7 +123,7 @@ class Totals:
     taken_over: int = 0
 
     def add(self, event: Event) -> None:
-        """Add what a model was paid for, and log it, whether or not its summary came into the view."""
+        """Add what a model was paid for, and log it, whether or not its notes came into the view."""
         use = event.use
         self.calls += use.calls
         self.input_tokens += use.remote.input_tokens
@@ -126,7 +131,7 @@ class Totals:
         self.seconds += event.seconds if use.calls else 0.0
         if use.calls:
             logger.info(
-                "summaries of an event (%s): written by %s; %d calls of a model, %d tokens read, %d written, "
+                "notes of an event (%s): written by %s; %d calls of a model, %d tokens read, %d written, "
                 "%.1f seconds",
                 event.plan.reason,
                 " and ".join(use.writers) or "nobody",
@@ -159,12 +164,11 @@ def describe_event(event: Event, done: Done, before: int, after: int) -> list[Co
     if not done.edits:
         return events
     segments = [edit for edit in done.edits if isinstance(edit, SegmentEdit)]
-    merged = all(segment.children and not segment.items for segment in segments)
     keys = [edit.item.key for edit in done.edits if isinstance(edit, StubEdit)]
     for segment in segments:
         keys += [*segment.children, *(item.key for item in segment.items)]
     told = CompressionEvent(
-        kind="compact" if not segments else "merge" if merged else "compress",
+        kind="compress" if segments else "compact",
         reason=reason,
         tokens_before=before,
         tokens_after=after,

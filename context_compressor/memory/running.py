@@ -41,7 +41,6 @@ class EventRunner(Housekeeper):
         config: thresholds.
         store: where texts go.
         summarizer: who writes summaries.
-        fallback: who writes them when that fails.
         counter: measures stand-ins.
         recall: drops from its index what is no longer in the history.
         on_event: receives every event.
@@ -56,7 +55,6 @@ class EventRunner(Housekeeper):
         config: CompressionConfig,
         store: OffloadStore,
         summarizer: Summarizer,
-        fallback: Summarizer,
         counter: TokenCounter,
         recall: Recall,
         on_event: EventHook | None,
@@ -68,7 +66,6 @@ class EventRunner(Housekeeper):
             config=config,
             store=store,
             summarizer=summarizer,
-            fallback=fallback,
             counter=counter,
             read_ref=texts.read,
         )
@@ -101,6 +98,7 @@ class EventRunner(Housekeeper):
         try:
             is_quiet = await self._bring_up_to_date(events, summary) and not self._tracker.branches.expire()
             shown = show(self._tracker.state)
+            self._tracker.state.returned.clear()
         finally:
             if events or not is_quiet or self.background.has_dropped:
                 await self.finish(events)
@@ -219,18 +217,6 @@ class EventRunner(Housekeeper):
             # What others add faster than this makes room can wait, unless it does not fit.
             if tracker.state.tokens > tracker.state.budget.due_tokens:
                 raise overflow_error(tracker.state, self._config)
-        if refusal := await self._texts.put_words_away():
-            tokens = tracker.state.tokens
-            error = f"{type(refusal).__name__}: {refusal}"
-            events.append(
-                CompressionEvent(
-                    kind="failure",
-                    reason="words of merged segments",
-                    tokens_before=tokens,
-                    tokens_after=tokens,
-                    error=error,
-                )
-            )
         await self._sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 

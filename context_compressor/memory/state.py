@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import (
@@ -19,7 +20,7 @@ from context_compressor.compression.engine import Done
 from context_compressor.compression.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import decide
-from context_compressor.compression.plans import Costs, Show, Situation, Step
+from context_compressor.compression.plans import Costs, Perform, Show, Situation, Step
 from context_compressor.compression.units import Marks, Unit, classify, is_crowded
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.shown import ShownView
@@ -44,6 +45,8 @@ class MemoryState:
         fresh: items that no view has shown yet, with their tokens.
         withheld: keys of messages that wait for results, which no view has shown either.
         blocked: texts that could not be stubbed.
+        returned: items that had left and stand in the view again since the last one was shown. No model is
+            asked for notes of them before the next one.
         generation: grows with every change that is not growth: an event planned before it is outdated.
         names_tools: whether the agent has the read-back tools: then stand-ins made from now on tell of them.
     """
@@ -58,6 +61,7 @@ class MemoryState:
         self.fresh: dict[ItemKey, int] = {}
         self.withheld: Collection[str] = ()
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
+        self.returned: set[ItemKey] = set()
         self.names_tools = False
         self.generation = 0
         self._builder = ExchangeBuilder()
@@ -260,7 +264,7 @@ class MemoryState:
             shown = {item.key for item in self.items}
             known = self.ledger.segment(edit.id) if isinstance(edit, SegmentEdit) else None
             if known is not None and isinstance(edit, SegmentEdit) and known.text == edit.text:
-                self.ledger.replace(edit)  # it was handed over
+                self.ledger.replace(edit)  # it was handed over, or a later part has its candidates now
                 continue
             if isinstance(edit, SegmentEdit) and not edit.text:
                 if ItemKey(edit.id, SEGMENT_PART) in shown:
@@ -355,7 +359,11 @@ class MemoryState:
         """
         if not (self.is_due or manual or growth_tokens):
             return Show()
-        return decide(self.items, self._situation(costs, manual=manual, growth_tokens=growth_tokens))
+        step = decide(self.items, self._situation(costs, manual=manual, growth_tokens=growth_tokens))
+        if manual or not (self.returned and isinstance(step, Perform)):
+            return step
+        left = {item.key for segment in step.plan.segments for unit in segment.units for item in unit.items}
+        return Perform(replace(step.plan, by_rules=not left.isdisjoint(self.returned)))
 
     def _situation(self, costs: Costs, *, manual: bool, growth_tokens: int) -> Situation:
         return Situation(

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import SegmentEdit, words_of
+from context_compressor.compression.edits import words_of
 from context_compressor.compression.recovery import Recovery
 from context_compressor.errors import (
     OffloadCollisionError,
@@ -19,8 +19,6 @@ from context_compressor.errors import (
 )
 from context_compressor.memory.tracking import Tracker
 from context_compressor.offload.store import (
-    InMemoryOffloadStore,
-    KeepingStore,
     OffloadStore,
     check_ref,
     list_refs,
@@ -30,9 +28,6 @@ from context_compressor.offload.store import (
 )
 
 logger = logging.getLogger(__name__)
-
-_MOST_AT_ONCE = 64
-"""Merged segments whose words one event stores: a state that an earlier release saved may have thousands."""
 
 
 class Texts:
@@ -116,40 +111,6 @@ class Texts:
         if refusal is not None:  # one line for all: a disk may be full for long, and each event adds a text
             left = missing & (ledger.pending | self._lost)
             logger.warning("texts still not stored: %d, the last for: %s", len(left), refusal)
-
-    async def put_words_away(self) -> OffloadError | None:
-        """Store the words of merged segments, and let the ledger go of them. Holds: event lock.
-
-        Only a withdrawal of the merge, or a store that lost its text, needs them again. A store that ends
-        with the process takes none: a state that is loaded elsewhere would lack them.
-
-        Returns:
-            Why the store refused some, which then stay in the ledger.
-        """
-        refusal: OffloadError | None = None
-        store = self._store.wrapped if isinstance(self._store, KeepingStore) else self._store
-        if isinstance(store, InMemoryOffloadStore):
-            return None
-        if self._tracker.state.ledger.pending:
-            return None  # the store refuses what can be read, and words can wait
-        stored: list[tuple[SegmentEdit, str]] = []
-        asked: list[str] = []
-        try:
-            for segment in self._tracker.state.ledger.merged_with_words()[:_MOST_AT_ONCE]:
-                words = words_of(segment)
-                asked.append(ref := ref_of(words))
-                try:
-                    await write_text(self._store, words, ref, self._config.store_timeout_seconds)
-                except OffloadError as error:
-                    logger.warning("words of merged segments stay in the ledger: %s", error)
-                    refusal = error
-                    break
-                stored.append((segment, ref))
-            if stored:
-                await self._tracker.forget_words(stored)
-        finally:
-            self.note_unwanted(asked)
-        return refusal
 
     async def copy_words(self) -> None:
         """Store the words of every edit, for a state without words; the edits keep theirs.

@@ -7,12 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from context_compressor.compression.edits import (
-    ItemKey,
-    SegmentEdit,
-    message_id,
-    without_words,
-)
+from context_compressor.compression.edits import ItemKey, SegmentEdit, message_id
 from context_compressor.compression.engine import Done
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
@@ -325,10 +320,13 @@ class Tracker(HistoryFollower):
                 return None
             before = state.tokens
             learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
-            record = Record(done.edits, learnt)
+            outlived = [old for edit in done.edits for old in state.ledger.outlived_by(edit)]
+            record = Record([*outlived, *done.edits], learnt)
             if done.edits and not await self._write([record], at=self.number, events=events):
                 return None
             state.commit(done, fresh)
+            for edit in outlived:
+                state.ledger.replace(edit)
             return before
 
         # What others added is for the next view: nothing has to be read unless the write meets it.
@@ -338,20 +336,6 @@ class Tracker(HistoryFollower):
         except ConflictError:
             pass
         return await self._in_step(change, events)
-
-    async def forget_words(self, stored: Sequence[tuple[SegmentEdit, str]]) -> None:
-        """Let go of the words of merged segments that the store has now, each with their ref."""
-        async with self.lock:
-            ledger = self.state.ledger
-            merged = {id(segment) for segment in ledger.merged_with_words()}
-            bare = [without_words(segment, ref) for segment, ref in stored if id(segment) in merged]
-            try:
-                if bare and not self._has_to_read and await self._write([Record(bare)], at=self.number):
-                    for segment in bare:
-                        ledger.replace(segment)
-            except Exception as error:  # the next event tries again
-                if not isinstance(error, ConflictError):
-                    logger.warning("words of merged segments stay in the history: %r", error)
 
     async def note_handed_over(self, segment: SegmentEdit, events: list[CompressionEvent]) -> None:
         """Note that a long-term memory has taken what a segment covers, if it is still there."""

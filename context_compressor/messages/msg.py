@@ -284,8 +284,8 @@ def refs_shown(msg: Msg) -> tuple[str, ...]:
 
 
 def is_segment(msg: Msg) -> bool:
-    """Tell whether a message is a summary of earlier ones, in a view or among what is to be summarised."""
-    return provenance_of(msg).get("kind") == "segment"
+    """Tell whether a message stands for earlier ones, in a view or among what is to be summarised."""
+    return provenance_of(msg).get("kind") in ("notes", "segment")
 
 
 def is_staying(msg: Msg) -> bool:

@@ -152,17 +152,6 @@ _LINE_CHARS = 300
 """A line up to this length that begins with a rule is kept whole: its reason and its exception go with it."""
 _SENTENCE_CHARS = 600
 """A longer sentence is no sentence, but data."""
-_VALUE = re.compile(
-    r"\b\w+://\S+|(?<![\w$€£¥#-])[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*"
-    r"|\b\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
-)
-"""What a fact names: a number, a name, an address.
-
-Each begins where a word does, so that a long run of letters is read once.
-"""
-_LABEL = re.compile(r"[^\W\d_][\w' /-]{1,38}(?::\s+|：)(?=\S)")
-_RULE_WEIGHT, _LABEL_WEIGHT = 20, 15
-"""Characters of values that a rule is worth, and a label, by which somebody says what a sentence is."""
 
 
 def standing_in(msg: Msg) -> tuple[str, ...]:
@@ -201,12 +190,6 @@ def _flat(text: str) -> str:
 
 def _is_said(msg: Msg) -> bool:
     return not provenance_of(msg) and (is_instruction(msg) or (msg.role == "user" and not is_handed(msg)))
-
-
-def weight_of(sentence: str) -> int:
-    """Return how much a sentence tells that cannot be guessed: characters of values, and more for a rule."""
-    values, label = sum(map(len, _VALUE.findall(sentence))), _LABEL.match(sentence)
-    return values + _RULE_WEIGHT * is_rule(sentence) + _LABEL_WEIGHT * (label is not None)
 
 
 def _standing_lines(text: str) -> Iterator[str]:

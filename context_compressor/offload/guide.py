@@ -66,7 +66,7 @@ SCHEMAS = [
     _tool(
         READ_TOOL,
         "Read a text that was moved out of this conversation, one page at a time. "
-        "Use it when a note such as [Offloaded ... ctx://...] or a summary names a ref "
+        "Use it when a line such as [Offloaded ... ctx://...] or the notes name a ref "
         "and you need the exact text.",
         {
             "ref": _REF,
@@ -79,7 +79,7 @@ SCHEMAS = [
     _tool(
         GREP_TOOL,
         "Search the texts that were moved out of this conversation, the originals, newest match first. "
-        "What stands in view, summaries among it, is not searched. "
+        "What stands in view, notes among it, is not searched. "
         "Answers with refs and line numbers for read_offloaded. "
         "Cheaper than reading when you know a name, id or word to look for.",
         {
@@ -94,13 +94,13 @@ SCHEMAS = [
     _tool(
         LOAD_TOOL,
         "Show again an image, audio, video or file that was moved out of this conversation. "
-        "Use it when a note such as [Offloaded image ctx://...] names a ref and you need to see it.",
+        "Use it when a line such as [Offloaded image ctx://...] names a ref and you need to see it.",
         {"ref": _string("The ref as shown; or the URL, or the file id, by which it was given.")},
         "ref",
     ),
     _tool(
         SEARCH_TOOL,
-        "Search the whole conversation, also what left it or was summarised, best match first. "
+        "Search the whole conversation, also what left it, best match first. "
         "Ask with a name, an id, a path or a question in a few words. "
         "Answers with short passages and where each stands.",
         {
@@ -116,11 +116,11 @@ SCHEMAS = [
     ),
     _tool(
         COMPRESS_TOOL,
-        "Compress this conversation now: all but the latest messages become a summary, and can still "
+        "Compress this conversation now: all but the latest messages become notes, and can still "
         "be searched and read. Use it when a task is done and another begins.",
         {
             "keep": _string(
-                "A note on what you still need, in a few lines. It stands beside the summary as "
+                "A note on what you still need, in a few lines. It stands beside the notes as "
                 "far as there is room; the answer says whether it was kept."
             )
         },

@@ -16,6 +16,7 @@ from context_compressor.messages.msg import is_segment, tool_names
 from context_compressor.messages.text import clean, strip_reasoning
 from context_compressor.summarizers.attempts import charge_call, paying
 from context_compressor.summarizers.cutting import cut_to_tokens
+from context_compressor.summarizers.notes import begins_with_edit
 from context_compressor.summarizers.prompts import (
     begins_with_label,
     material_text,
@@ -107,11 +108,11 @@ async def summarize_checked(
     async def attempt(asked: SummaryRequest) -> tuple[int, str]:
         """Return a text that passed, and before it its tokens by our counter."""
         left = None if deadline is None else max(0.0, deadline - loop.time())
-        summary = await _call(summarizer, asked, left, timeout_seconds)
+        summary = await ask(summarizer, asked, left, timeout_seconds)
         said = str(getattr(summary, "text", ""))
         size = (text_characters(request.messages) if material is None else len(material)) + len(said)
-        read = _reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
-        written = _reported(getattr(summary, "output_tokens", 0))
+        read = reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
+        written = reported(getattr(summary, "output_tokens", 0))
         try:
             quotes = getattr(summarizer, "quotes", False)
             text = await run_off_loop(size, check_summary, summary, request, material, quotes)
@@ -128,13 +129,13 @@ async def summarize_checked(
     with paying(summarizer) as paid:
         try:
             tokens, text = await attempt(request)
-        except _MadeUpError as error:
+        except MadeUpError as error:
             named = ", ".join(error.values[:_MOST_NAMED])
-            tokens, text = await attempt(_asked_again(request, _MADE_UP.format(values=named)))
+            tokens, text = await attempt(asked_again(request, _MADE_UP.format(values=named)))
         if tokens > max(most, CUT_SHARE * request.max_tokens):
             note = _TOO_LONG.format(tokens=tokens, limit=request.max_tokens)
             with suppress(SummarizerError):  # the first can still be cut
-                second = await attempt(_asked_again(request, note, draft=text))
+                second = await attempt(asked_again(request, note, draft=text))
                 tokens, text = min((tokens, text), second, key=itemgetter(0))
         if tokens > most:
             text = await run_off_loop(len(text), _cut, text, request.max_tokens, counter)
@@ -207,11 +208,11 @@ def check_values(text: str, request: SummaryRequest) -> str:
     # Whole numbers a summary may have counted or added.
     made_up = sorted(said for said, is_held in found.items() if not is_held and not said.isdigit())
     if len(made_up) >= MIN_MARKED and len(made_up) > MAX_MARKED_SHARE * len(found):
-        raise _MadeUpError(made_up, len(found))
+        raise MadeUpError(made_up, len(found))
     return marked(text, shown)
 
 
-class _MadeUpError(SummaryRejectedError):
+class MadeUpError(SummaryRejectedError):
     """Too many of a summary's values are not in its material."""
 
     def __init__(self, values: Sequence[str], of: int) -> None:
@@ -226,7 +227,7 @@ def _rejected(why: str) -> SummaryRejectedError:
     return SummaryRejectedError(f"summary rejected: {why}")
 
 
-def _asked_again(request: SummaryRequest, note: str, draft: str | None = None) -> SummaryRequest:
+def asked_again(request: SummaryRequest, note: str, draft: str | None = None) -> SummaryRequest:
     """Return a request with one more wish; a draft stands where an earlier summary would."""
     instructions = f"{request.instructions}\n{note}" if request.instructions else note
     return replace(request, instructions=instructions, previous=draft or request.previous)
@@ -268,11 +269,12 @@ def _flat(text: str) -> str:
     return " ".join(_LINE_MARKS.sub("", text).split())
 
 
-def _reported(tokens: object) -> int:
+def reported(tokens: object) -> int:
+    """Return tokens as a summariser reported them; 0 for anything else."""
     return tokens if isinstance(tokens, int) and tokens > 0 else 0
 
 
-async def _call(
+async def ask(
     summarizer: Summarizer, request: SummaryRequest, seconds: float | None, timeout_seconds: float | None
 ) -> Summary:
     """Call a summariser in a task of its own: one that ignores its cancellation cannot hold us up."""
@@ -358,7 +360,7 @@ def is_in_form(text: str) -> bool:
             opened = True
         elif opened and not is_placeholder(line):
             return True
-    return text.startswith(("- ", "* ", "1. "))
+    return text.startswith(("- ", "* ", "1. ")) or begins_with_edit(text)
 
 
 def is_call(text: str, tools: Collection[str]) -> bool:

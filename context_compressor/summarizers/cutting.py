@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable
-from math import inf
 
 from context_compressor.messages.text import clean
 from context_compressor.tokens.counter import TokenCounter
 
 ELLIPSIS = " …"
-_CHARS_PER_TOKEN = 2.9
-"""A first guess for lines full of identifiers, corrected by counting."""
-_ROUNDS, _FULL = 8, 0.95
-"""How often a text is written at most, and from which share of the room on it is full."""
 _BOUNDARY = re.compile(r"[.!?؟।][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")
 
 
@@ -90,29 +85,3 @@ def largest_that_fits(fits: Callable[[int], bool], first: int, below: int) -> in
     while high < below and fits(high):
         low, high = high, 2 * high
     return low + bisect_left(range(low + 1, min(high, below)), True, key=lambda number: not fits(number))
-
-
-def fill_tokens(
-    write: Callable[[float], tuple[str, bool]], max_tokens: int, counter: TokenCounter
-) -> str | None:
-    """Return the fullest text within `max_tokens` that some rounds find, None where no text fits.
-
-    `write` takes a room in characters, and returns what was put into it and whether that is all.
-    """
-    room = max_tokens * _CHARS_PER_TOKEN
-    fits, exceeds = 0.0, inf
-    best = None
-    for _ in range(_ROUNDS):
-        text, complete = write(room)
-        tokens = counter.count_text(text)
-        if tokens <= max_tokens:
-            best, fits = text, room
-            if complete or tokens >= _FULL * max_tokens:
-                break
-        else:
-            exceeds = min(room, 0.9 * len(text)) if complete else room  # all there is may need far less room
-            room = exceeds
-        room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
-        if not fits < room < exceeds:
-            room = (fits + exceeds) / 2
-    return best

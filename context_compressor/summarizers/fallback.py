@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from context_compressor.errors import SummarizerError, check_number
 from context_compressor.summarizers.attempts import current_attempts
 from context_compressor.summarizers.checking import summarize_checked
-from context_compressor.summarizers.parts import InParts
 from context_compressor.summarizers.protocol import (
     Summarizer,
     Summary,
@@ -22,8 +21,8 @@ from context_compressor.tokens.tiktoken import as_counter
 class FallbackSummarizer:
     """Return the first summary that passes the checks, asking each summariser in turn.
 
-    Each gets a request that is larger than it reads in parts, as `InParts` does. In a memory an event of kind
-    `failure` says who was passed over, and why.
+    A memory asks each of them in this order for its notes, and an event of kind `failure` says who was passed
+    over, and why.
 
     Args:
         first, second, more: who to ask, in this order.
@@ -50,11 +49,10 @@ class FallbackSummarizer:
         check_counter(counter)
         if timeout_seconds is not None:
             check_number("timeout_seconds", timeout_seconds, is_above=True)
-        self._summarizers = (first, second, *more)
+        self.summarizers = (first, second, *more)
+        self.timeout_seconds = timeout_seconds
         self._counter: TokenCounter = as_counter(counter)
-        self._in_parts = [InParts(summarizer, self._counter) for summarizer in self._summarizers]
-        self._timeout_seconds = timeout_seconds
-        self.remote = any(summarizer.remote for summarizer in self._summarizers)
+        self.remote = any(summarizer.remote for summarizer in self.summarizers)
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a checked summary of `request.messages`.
@@ -66,7 +64,7 @@ class FallbackSummarizer:
         if request.previous:
             replaced_tokens += self._counter.count_text(request.previous)
         failures: list[str] = []
-        for summarizer in self._in_parts:
+        for summarizer in self.summarizers:
             try:
                 summary = await summarize_checked(
                     summarizer,
@@ -74,7 +72,7 @@ class FallbackSummarizer:
                     self._counter,
                     replaced_tokens=replaced_tokens,
                     input_tokens_estimate=replaced_tokens,
-                    timeout_seconds=self._timeout_seconds,
+                    timeout_seconds=self.timeout_seconds,
                 )
             except SummarizerError as error:
                 failures.append(f"{name_of(summarizer)}: {error}")
@@ -89,7 +87,7 @@ class FallbackSummarizer:
     async def aclose(self) -> None:
         """Close those that can be closed, all of them even when one fails."""
         async with AsyncExitStack() as stack:
-            for summarizer in self._summarizers:
+            for summarizer in self.summarizers:
                 close = getattr(summarizer, "aclose", None)
                 if close is not None:
                     stack.push_async_callback(close)

@@ -22,12 +22,14 @@ class SummaryRequest:
     """The messages that will leave the view, oldest first, and among them what users said there that stays
     (`is_staying`), to tell the order."""
     max_tokens: int
-    """What the summary may cost, in tokens of the memory's counter."""
+    """What the answer may come to, in tokens of the memory's counter: all of the notes, or the text that is
+    added to them."""
     previous: str | None = None
-    """An earlier summary that the new one replaces: keep what holds, change what the messages change."""
+    """The notes so far, for who edits or rewrites them: keep what holds, change what the messages change."""
     context: tuple[Msg, ...] = ()
-    """What stays in the view and helps to understand: summaries of other parts (`is_segment`),
-    which need not be repeated, and messages that those which leave answer or continue."""
+    """What stays in the view and helps to understand: what the memory wrote there (`is_segment`), the notes
+    among it for who only adds to them, which need not be repeated; and messages that those which leave answer
+    or continue."""
     request: str | None = None
     """What the agent works on now; it stays in the view."""
     instructions: str | None = None
@@ -63,11 +65,15 @@ class Summary:
 class Summarizer(Protocol):
     """Write a summary of messages. Structural: any object with these two members will do.
 
+    Its text is added to the notes, and where they are full the oldest lines leave. With `rewrites_notes`
+    true it is given the notes as `previous`, and its text replaces them; with `writes_edits` it answers with
+    edits.
+
     Three more are heeded where a summariser has them: `max_input_tokens`, how much it reads (None: not known;
-    a longer request is summarised in parts); `takes_attempts`, true where it takes each request that it sends
-    from the event's budget itself, by `attempts.take_attempt`; and `quotes`, true where all that it writes is
-    quoted from the messages, so that it is not refused as their copy. It may raise `SummarizerOverflowError`
-    for a request that is too long, and is then given parts of it.
+    what is longer it is given in pieces, one after the other); `takes_attempts`, true where it takes each
+    request that it sends from the event's budget itself, by `attempts.take_attempt`; and `quotes`, true where
+    all that it writes is quoted from the messages, so that it is not refused as their copy. It may raise
+    `SummarizerOverflowError` for a request that is too long, and is then given pieces of it.
     """
 
     remote: bool

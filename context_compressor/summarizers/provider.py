@@ -146,6 +146,7 @@ class ProviderSummarizer(ABC):
     """
 
     remote = True
+    writes_edits = True
     takes_attempts = True
 
     _limit_names: ClassVar[tuple[str, ...]] = ("max_tokens",)

@@ -1,18 +1,20 @@
-"""The one form that every summary has: six sections, in the conversation's language."""
+"""The one form that notes and summaries have: seven sections, in the conversation's language."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from context_compressor.summarizers.cutting import ELLIPSIS, largest_that_fits
 
+SectionKey = Literal["goal", "instructions", "facts", "decisions", "done", "failures", "state"]
+
 
 class Section(NamedTuple):
-    """A section of a summary."""
+    """A section of notes."""
 
-    key: str
+    key: SectionKey
     english: str
     chinese: str
     hint: str
@@ -27,22 +29,35 @@ SECTIONS = (
         "用户的指示",
         "the user's rules, limits and preferences that hold",
     ),
+    Section(
+        "facts",
+        "Facts and values",
+        "事实与数值",
+        "what holds, what users said of themselves and their work among it, each value with its owner",
+    ),
     Section("decisions", "Decisions", "决定", "what was decided, each with its reason"),
     Section("done", "Done", "已完成", "one line per file, record or customer: who, what, outcome, amount"),
     Section("failures", "Failures", "失败与教训", "what failed, its exact error, what was learnt"),
     Section("state", "State and next steps", "现状与下一步", "what is open, how it stands, what comes next"),
 )
-LEAST_FIRST = ("done", "decisions", "failures", "instructions", "state", "goal")
+LEAST_FIRST: tuple[SectionKey, ...] = (
+    "done",
+    "decisions",
+    "facts",
+    "failures",
+    "instructions",
+    "state",
+    "goal",
+)
 """In this order sections lose lines where a summary is too long. Instructions stand beside it by rule, and
 without its goal and state an agent cannot go on."""
 
-_FORMER = {
+_FORMER: dict[SectionKey, tuple[str, ...]] = {
     "instructions": ("User instructions and constraints", "用户的指示与约束"),
-    "done": ("Facts and values", "事实与数值"),
     "state": ("In progress", "进行中", "Next steps", "下一步"),
 }
 """Headings of the first version; segments that have them are read for ever."""
-_KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
+_KEYS: dict[str, SectionKey] = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
 _KEYS |= {title.casefold(): key for key, titles in _FORMER.items() for title in titles}
 _HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")
 _BULLET = re.compile(r"\A(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
@@ -64,7 +79,7 @@ _KANA_WEIGHT = 3
 _LANGUAGE_SAMPLE_CHARS = 2_000
 
 
-def section_of_heading(line: str) -> str | None:
+def section_of_heading(line: str) -> SectionKey | None:
     """Return the key of the section that `line` opens, or None when it opens none that we know."""
     line = line.strip()
     marks = _HEADING_MARKS.match(line)
@@ -89,7 +104,7 @@ def drop_least(text: str, fits: Callable[[str], bool]) -> str:
     What is dropped of a section is marked by an ellipsis; a heading goes with the last of its lines.
     """
     lines = text.splitlines()
-    key = LEAST_FIRST[0]
+    key: SectionKey = LEAST_FIRST[0]
     order: list[tuple[int, int]] = []
     for number, line in enumerate(lines):
         key = section_of_heading(line) or key

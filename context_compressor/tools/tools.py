@@ -76,7 +76,7 @@ _DEFAULT_HITS = 5
 _NOTE_ANSWERS: dict[NoteFate, str] = {
     "kept": "The note was kept.",
     "cut": "There was no room for all of the note.",
-    "dropped": "The note was not kept: no summary was made that had room for it.",
+    "dropped": "The note was not kept: there was no room for it.",
 }
 
 
@@ -359,7 +359,7 @@ class OffloadTools:
         except ContextCompressorError as error:
             return f"Not compressed: {error}"
         if event is None:
-            answer = "Nothing to compress: what is there is the latest, or summarised already."
+            answer = "Nothing to compress: what is there is the latest, or noted already."
             return f"{answer} The note was not kept." if keep else answer
         answer = f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
         return f"{answer} {_NOTE_ANSWERS[event.note]}" if event.note else answer

@@ -154,13 +154,10 @@ def test_background(tmp_path: Path) -> None:
     replays = {(one["way"], one["group"]): one for one in data["replays"]}
     prepared, in_line = replays["in background", "all"], replays["in line", "all"]
     assert prepared["calls"] == in_line["calls"] == 12
-    assert in_line["waited"] == in_line["summaries"] > 0
+    assert in_line["waited"] == in_line["requests"] > 0
     assert in_line["longest_wait_seconds"] >= 0.05
-    assert prepared["summaries"] > 0
+    assert prepared["requests"] > 0
     assert done.returncode == (prepared["waited"] > 0.05 * 12), done.stderr
-    assert data["one_group_seconds"] >= 1
-    assert 1 <= data["eight_groups_seconds"] < 8 * data["one_group_seconds"]
-    assert "Eight groups" in (out / "background.md").read_text("utf-8")
 
 
 def test_overhead_shows_where_time_and_memory_go() -> None:
@@ -184,7 +181,7 @@ def test_growth(tmp_path: Path, program: Program) -> None:
         return read_tables(done.out), check_results(tmp_path / "out", "growth")["sizes"]
 
     (header, *rows), told = measure("12000", "6000")
-    assert header[:4] == ["tokens", "turns", "events", "summariser input"]
+    assert header[:4] == ["tokens", "turns", "events", "read for notes"]
     assert [row[0] for row in rows] == [f"{figures['tokens']:,}" for figures in told]
     short, long = told
     assert 5_000 < short["tokens"] <= 6_000

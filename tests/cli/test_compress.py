@@ -118,7 +118,7 @@ def test_the_json_report_is_on_stderr_and_on_stdout_with_an_output(cli, session_
     assert session["tokens"] == counter.count_messages(from_openai(recorded))
     # The name under which a segment speaks is counted, though chat dicts do not carry it.
     sent = counter.count_messages(from_openai(json.loads(beside.out)))
-    assert sent <= session["view_tokens"] <= sent + 2 * session["segments"]
+    assert sent <= session["view_tokens"] <= sent + 2 * bool(session["noted"])
     assert session["view_tokens"] <= BUDGET < session["tokens"]
     assert report["total"]["saved_tokens"] == session["tokens"] - session["view_tokens"]
     assert report["config"]["max_total_tokens"] == BUDGET
@@ -129,7 +129,7 @@ def test_the_json_report_is_on_stderr_and_on_stdout_with_an_output(cli, session_
 def test_the_report_says_which_messages_each_stand_in_covers(cli, session_file, recorded):
     report = json.loads(cli("compress", "chat.json", "--budget", BUDGET, "--json").err)
     (session,) = report["sessions"]
-    segments = [s for s in session["stand_ins"] if s["kind"] == "segment"]
+    segments = [s for s in session["stand_ins"] if s["kind"] == "notes"]
 
     covered = sum(last - first + 1 for s in segments for first, last in s["message_ranges"])
     assert covered == len(recorded) - (session["view_messages"] - len(segments))
@@ -150,7 +150,7 @@ def test_totals_are_sums_over_sessions(cli, tmp_path, recorded):
         "messages",
         "view_messages",
         "offloaded",
-        "segments",
+        "noted",
     ):
         assert report["total"][key] == sum(session[key] for session in report["sessions"])
 
@@ -173,9 +173,7 @@ def test_quiet_still_tells_of_a_model_that_failed(cli, session_file, monkeypatch
 
     assert ran.code == 0
     assert json.loads(ran.out)
-    told = (
-        "note: the summariser failed, rules wrote it instead: SummarizerError: gpt-4o-mini: connection failed"
-    )
+    told = "note: the summariser failed, rules wrote instead: SummarizerError: gpt-4o-mini: connection failed"
     assert ran.err.startswith(told)
     assert ran.err.count("\n") == 1
 

@@ -74,9 +74,7 @@ def test_a_terminal_of_80_columns_gets_a_row_for_each_turn_that_fits(tmp_path):
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     rows = re.split(r"[\r\n]+", plain)
     assert max(map(len, rows)) <= 80
-    assert any(
-        re.match(r" *1\d +\w+ (\+1|x2)? +[\d,]+ +[\d,]+ +[█░]{12} +summarised [\d,]+", row) for row in rows
-    )
+    assert any(re.match(r" *1\d +\w+ (\+1|x2)? +[\d,]+ +[\d,]+ +[█░]{12} +noted [\d,]+", row) for row in rows)
     assert "Word for word what the agent had read." in rows
 
 

@@ -36,13 +36,11 @@ from tests.support.media import png_url
 def event_of(said: list[Any], *, store: Any = None, summarizer: Any = None, **how: Any) -> Event:
     """Return the event that a view asks for."""
     settings = config(on_failure="raise", **how.pop("settings", {}))
-    extractive = ExtractiveSummarizer(COUNTER)
     store = InMemoryOffloadStore() if store is None else store
     engine = Engine(
         config=settings,
         store=store,
-        summarizer=summarizer or extractive,
-        fallback=extractive,
+        summarizer=summarizer or ExtractiveSummarizer(COUNTER),
         counter=COUNTER,
         read_ref=store.read,
     )

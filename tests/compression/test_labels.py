@@ -8,7 +8,7 @@ from context_compressor.compression.labels import segment_text, summary_of
 @pytest.mark.parametrize(
     ("summary", "guide", "label"),
     [
-        ("- Went on.", "", "[Summary by the memory, not by the user, of {}. Full text: ctx://a.]"),
+        ("- Went on.", "", "[Notes by the memory, not by the user, of {}. Full text: ctx://a.]"),
         (None, "", "[Earlier conversation: {} left the view. Full text: ctx://a.]"),
         (None, "ask", "[{}: ctx://a; ask]"),
     ],

@@ -18,10 +18,16 @@ from context_compressor.compression.edits import (
     without_words,
     words_of,
 )
-from context_compressor.compression.ledger import Ledger
+from context_compressor.compression.ledger import KEPT_PARTS, Ledger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.saved import _checked
+from context_compressor.messages.msg import Msg
 from context_compressor.offload.store import ref_of
+from context_compressor.summarizers.notes import Line
+from context_compressor.summarizers.rules.candidates import candidates_of
+from context_compressor.summarizers.rules.lines import stretches_of
+from context_compressor.summarizers.rules.reading import Source
+from context_compressor.tokens.tiktoken import TiktokenCounter
 
 
 def load(data: Any) -> Ledger:
@@ -116,26 +122,21 @@ def test_withdrawing_over_an_item_brings_the_other_segments_back() -> None:
     assert ledger.refs() == [R[2]]
 
 
-def test_words_in_the_store_are_kept_and_not_named() -> None:
-    ledger = ledger_of(
-        segment("s1", R[1], "a"), segment("s2", R[2], "b"), segment("m", R[3], children=("s1", "s2"))
-    )
-    (first, second), words = ledger.merged_with_words(), R[8]
-    ledger.replace(without_words(first, words))
-    assert ledger.merged_with_words() == [second]
-    assert ledger.is_live(words)
-    assert not ledger.is_named(words)
-    assert words not in ledger.refs()
-    assert "summary s1" not in json.dumps(ledger.to_dict())
-    again = load(json.loads(json.dumps(ledger.to_dict())))
-    assert again.is_live(words)
-    ledger.withdraw_segments_over(ItemKey("b"))
-    assert [name_of(one) for one in ledger.shown_without_words()] == [name_of(first)]
-    ledger.replace(with_words(ledger.shown_without_words()[0], words_of(first)))
-    assert ledger.segment("s1") == replace(first, words_ref=words)
-    assert words not in ledger.unwanted
-    ledger.withdraw_segment("s1")
-    assert words in ledger.unwanted
+def test_of_parts_that_others_followed_the_newest_keep_their_words() -> None:
+    ledger, earlier = Ledger(), ()
+    for number in range(KEPT_PARTS + 3):
+        part = replace(segment(f"p{number}", R[number], f"k{number}", children=earlier), next_line=1)
+        for outlived in ledger.outlived_by(part):
+            ledger.replace(outlived)
+        ledger.append(part)
+        earlier = (part.id,)
+    with_words = [part.id for part in ledger.segments() if part.text]
+    assert with_words == [f"p{number}" for number in range(2, KEPT_PARTS + 3)]
+    assert ledger.ids_under(earlier[0]) == tuple(f"k{number}" for number in range(KEPT_PARTS + 3))
+    ledger.withdraw_segments_over(ItemKey("k3"))
+    assert [one.id for one in ledger.shown_without_words()] == []
+    ledger.withdraw_segments_over(ItemKey("k2"))
+    assert [one.id for one in ledger.shown_without_words()] == ["p1"], "it is made good from the history"
 
 
 def test_a_ledger_without_words_names_where_they_are() -> None:
@@ -215,6 +216,45 @@ def test_it_comes_back_through_json() -> None:
     assert again.refs() == ledger.refs()
     assert again.ids_under("m") == ledger.ids_under("m")
     assert again.new_segment_id(R[7]) == ledger.new_segment_id(R[7])
+
+
+def part_of_notes() -> SegmentEdit:
+    said = [Source(0, "a\ud800", Msg("user", "Use UTC, please.", "user"))]
+    return replace(
+        segment("p", R[1], "a\ud800"),
+        next_line=3,
+        lines=(Line(2, "done", "went on", "rules", "b.py"),),
+        candidates=candidates_of(said, TiktokenCounter()),
+        stretches=stretches_of(said),
+        told=((ItemKey("b"), R[2]),),
+        left_standing=2,
+    )
+
+
+def test_notes_come_back_through_json_and_from_words_in_the_store() -> None:
+    part = part_of_notes()
+    assert part.candidates
+    assert load(json.loads(json.dumps(ledger_of(part).to_dict()))).entries == [part]
+    bare = without_words(part, R[3])
+    assert replace(with_words(bare, words_of(part)), words_ref=None) == part
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("lines", [["one", "done", "x"]]),
+        ("lines", [[1, "nowhere", "x"]]),
+        ("candidates", [["done"]]),
+        ("candidates", [5]),
+        ("stretches", [[1, 2]]),
+        ("next_line", "x"),
+    ],
+)
+def test_malformed_notes_are_refused_by_place(key: str, value: Any) -> None:
+    data = json.loads(json.dumps(ledger_of(part_of_notes()).to_dict()))
+    data["entries"][0][key] = value
+    with pytest.raises(InvalidStateError, match=rf"ledger\.entries\[0\].*{key}"):
+        load(data)
 
 
 def test_the_saved_form_leaves_out_what_says_nothing() -> None:

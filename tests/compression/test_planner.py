@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -229,19 +227,6 @@ def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
     assert shown(700, results=40) == [200] * 40
 
 
-def test_groups_hold_at_most_what_was_set() -> None:
-    items = items_of(turns(12))
-    tokens = {item.key.key: item.tokens for item in items}
-    found = planned(turns(12), group_token_threshold=500)
-    assert found is not None
-    assert len(found.segments) > 1
-    for segment in found.segments:
-        assert (
-            sum(tokens[i.key.key] for unit in segment.units for i in unit.items) <= 500
-            or len(segment.units) == 1
-        )
-
-
 def test_a_segment_is_planned_only_where_it_gains() -> None:
     assert (
         leaving(planned([user("go"), *[user(f"u{n}") for n in range(3)]], manual=True, keep_recent_count=0))
@@ -302,29 +287,6 @@ def test_a_plan_makes_the_view_smaller_and_names_only_what_is_there(
     assert len(left) == len(set(left))
     assert set(left) <= set(keys)
     assert all(stub.item in keys for stub in found.stubs)
-
-
-def test_a_group_too_small_for_a_summary_goes_with_a_neighbour_above_the_threshold() -> None:
-    """Alone, only a ref would be left of it."""
-    said = [user("go")]
-    for n in range(6):
-        said += [user(f"For module {n}: never touch config/prod_{n}.yaml."), *exchange(f"c{n}", 60)]
-    found = planned(said, 4_000, group_token_threshold=500, mode="compress")
-    assert found is not None
-    assert len(found.segments) > 1
-    assert all(segment.summary_tokens for segment in found.segments)
-    for segment in found.segments:
-        large = [unit for unit in segment.units if unit.tokens > 500]
-        assert len(large) == 1
-
-
-def test_all_groups_of_a_long_history_get_summaries_and_recent_messages_stay() -> None:
-    said = turns(160)
-    found = planned(said, 8_000, group_token_threshold=3_000)
-    assert found is not None
-    assert len(found.segments) > 15
-    assert all(segment.summary_tokens for segment in found.segments)
-    assert str(len(said) - 4) not in leaving(found)
 
 
 @pytest.mark.parametrize("threshold", [None, 200])
@@ -392,25 +354,28 @@ def test_recent_exchanges_leave_for_the_target_unless_somebody_set_how_many_stay
     assert not recent & set(leaving(kept))
 
 
-def test_a_segment_has_a_fifth_of_what_it_stands_for_and_at_most_a_fifth_of_the_budget() -> None:
+def test_notes_grow_by_a_third_of_what_leaves_and_have_at_most_a_third_of_the_budget() -> None:
     small = planned([user("go"), *turns(60)], 40_000, manual=True)
     large = planned([user("go"), *turns(60)], 4_000)
+    huge = planned([user("go"), *turns(400)], 60_000)
     assert small is not None
     assert large is not None
-    (one,), (other,) = small.segments, large.segments
-    assert one.summary_tokens == sum(unit.tokens for unit in one.units) // 5
-    assert other.summary_tokens == 4_000 // 5
+    assert huge is not None
+    (one,), (other,), (third,) = small.segments, large.segments, huge.segments
+    assert one.summary_tokens == min(8_000, sum(unit.tokens for unit in one.units) // 3)
+    assert other.summary_tokens == 4_000 // 3
+    assert third.summary_tokens == 8_000
 
 
 def test_users_standing_words_have_room_of_their_own() -> None:
     rule = "Never touch the ledger of 2019; it must stay as the auditors left it."
-    plain = planned([user("go"), *turns(12)], manual=True)
-    ruled = planned([user("go"), user(rule), *turns(12)], manual=True)
+    plain = planned([user("go"), *turns(12)], 8_000, manual=True)
+    ruled = planned([user("go"), user(rule), *turns(12)], 8_000, manual=True)
     assert plain is not None
     assert ruled is not None
     assert plain.segments[0].standing_tokens == 0
-    assert ruled.segments[0].standing_tokens == 400, "as many as there may be: what they take is a guess"
-    assert 40 < ruled.segments[0].summary_tokens - plain.segments[0].summary_tokens < 100
+    assert ruled.segments[0].standing_tokens == 800, "as many as there may be: what they take is a guess"
+    assert 30 < ruled.segments[0].summary_tokens - plain.segments[0].summary_tokens < 100
 
 
 def segment_of(units: Sequence[Unit], tokens: int) -> ViewItem:
@@ -420,38 +385,6 @@ def segment_of(units: Sequence[Unit], tokens: int) -> ViewItem:
     keys = tuple(item.key for unit in units for item in unit.items)
     edit = SegmentEdit("s", keys, (), "ctx://0123456789abcdef", (), "x", True, (), (), stands_for)
     return replace(first, kind="segment", segment=edit, tokens=tokens, key=first.key, exchange=first.key)
-
-
-def test_how_often_a_message_is_summarised_grows_with_the_logarithm_of_what_follows() -> None:
-    budget = 16_000
-    config = CompressionConfig(max_total_tokens=budget)
-    template = items_of([user("go"), *turns(4)])
-    items, added = [template[0]], 0
-    written: Counter[str] = Counter()
-    holds: dict[str, set[str]] = {}
-    events = 0
-    while events < 100:
-        for item in template[1:]:
-            key = ItemKey(f"{item.key.key}-{added}")
-            items.append(replace(item, key=key, exchange=ItemKey(f"{item.exchange.key}-{added}")))
-            added += 1
-        found = plan(items, Situation(config, COSTS))
-        if found is None:
-            continue
-        events += 1
-        for planned_segment in found.segments:
-            units = planned_segment.units
-            new = segment_of(units, COSTS.segment + planned_segment.summary_tokens)
-            gone = {item.key.key for unit in units for item in unit.items}
-            held = set().union(*(holds.pop(key, {key}) for key in gone))
-            written.update(held)
-            holds[new.key.key] = held
-            last = max(place for place, item in enumerate(items) if item.key.key in gone)
-            items[last] = new
-            items = [item for item in items if item is new or item.key.key not in gone]
-        segments = [item for item in items if item.kind == "segment"]
-        assert sum(item.tokens for item in segments) <= budget / 3 + COSTS.segment + 300
-    assert max(written.values()) <= 2 + 2 * math.log2(events)
 
 
 def test_what_leaves_goes_into_a_segment_where_it_is_too_little_for_one() -> None:

@@ -53,7 +53,7 @@ class Script:
         self.found = ""
 
     def __call__(self, messages: list[dict[str, Any]]) -> Any:
-        if "You write the memory of an AI agent" in str(messages[0].get("content")):
+        if "You write the notes of an AI agent" in str(messages[0].get("content")):
             return answer(
                 "## Goal\n- Find out how asyncio's loop schedules callbacks.\n## Done\n- Files were read."
             )

@@ -38,6 +38,8 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.offload.files import TextFiles
+from context_compressor.summarizers.notes import Notes
+from context_compressor.summarizers.writing import NotesWriter
 from context_compressor.tools.grep import search_text
 from tests.field.mistakes import mistake, replaced
 from tests.memory.scripted import (
@@ -161,7 +163,7 @@ async def test_one_dead_call_blocks_compression_for_ever() -> None:
     memory = new_memory(config(1_500))
     await filled(memory, [user("go"), call("dead"), *turns(8)])
     await good_view(memory)
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
     await nothing_lost(memory, [user("go"), call("dead"), *turns(8)])
 
 
@@ -236,9 +238,9 @@ def _believed(summary: Summary, *_: Any) -> str:
 
 
 def _believe_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "summarizers.checking.check_summary", _believed)
-    patch.setattr(ROOM + "summarizers.checking.says_something", lambda *_: True)
-    patch.setattr(ROOM + "summarizers.checking.check_values", lambda text, _: text)
+    patch.setattr(ROOM + "summarizers.writing.check_summary", _believed)
+    patch.setattr(ROOM + "summarizers.writing.check_values", lambda text, _: text)
+    patch.setattr(ROOM + "summarizers.notes.is_placeholder", lambda _: False)
 
 
 async def _is_refused(answer: str) -> None:
@@ -247,10 +249,10 @@ async def _is_refused(answer: str) -> None:
     await filled(memory, turns(8))
     view = await good_view(memory)
     assert summarizer.asked > 0
-    segments = [str(msg.content) for msg in view if kind_of(msg) == "segment"]
+    segments = [str(msg.content) for msg in view if kind_of(msg) == "notes"]
     assert segments
-    beginning = answer.strip()[:60]
-    assert all(beginning not in segment for segment in segments)
+    said = max(answer.splitlines(), key=len)[:60]
+    assert all(said not in segment for segment in segments)
 
 
 @mistake(_believe_all)
@@ -280,14 +282,19 @@ async def test_none_is_stored_as_the_summary() -> None:
 
 
 async def _canned(
-    maker: SegmentMaker, request: SummaryRequest, *, _real: Any = SegmentMaker._summarize, **how: Any
+    maker: SegmentMaker,
+    request: SummaryRequest,
+    notes: Notes,
+    *,
+    _real: Any = SegmentMaker._write,
+    **how: Any,
 ) -> Any:
     if not any(msg.role == "user" for msg in request.messages):
-        return "Previous conversation was too long to summarize.", False
-    return await _real(maker, request, **how)
+        return notes.added("Previous conversation was too long to summarize."), False
+    return await _real(maker, request, notes, **how)
 
 
-@mistake(replaced(ROOM + "compression.segments.SegmentMaker._summarize", _canned))
+@mistake(replaced(ROOM + "compression.segments.SegmentMaker._write", _canned))
 async def test_without_a_human_message_the_summary_is_a_canned_sentence() -> None:
     """langchain #39261: no user message among those that leave, and no model is called."""
     summarizer = Noting()
@@ -309,7 +316,7 @@ async def test_a_summary_speaks_as_the_assistant_and_is_imitated() -> None:
     """agentscope-java #1358."""
     memory = new_memory()
     await filled(memory, turns(8))
-    segments = [msg for msg in await good_view(memory) if kind_of(msg) == "segment"]
+    segments = [msg for msg in await good_view(memory) if kind_of(msg) == "notes"]
     assert segments
     assert all(
         msg.role == "user" and "by the memory, not by the user" in str(msg.content) for msg in segments
@@ -334,7 +341,7 @@ async def test_the_summarisers_input_is_trimmed_and_the_rest_dropped() -> None:
     await filled(memory, said)
     view = await good_view(memory)
     covered = {
-        id for msg in view if kind_of(msg) == "segment" for id in msg.metadata["compression"]["covered_ids"]
+        id for msg in view if kind_of(msg) == "notes" for id in msg.metadata["compression"]["covered_ids"]
     }
     read = {msg.id for request in summarizer.requests for msg in request.messages}
     assert covered
@@ -385,7 +392,11 @@ class Narrow(Noting):
         return await super().summarize(request)
 
 
-@mistake(replaced(ROOM + "compression.engine.InParts", lambda summarizer, _: summarizer))
+async def _give_up(_: NotesWriter, request: Any, notes: Any, error: Exception) -> Any:
+    raise error
+
+
+@mistake(replaced(ROOM + "summarizers.writing.NotesWriter._smaller", _give_up))
 async def test_the_conversation_to_summarise_does_not_fit_the_summariser() -> None:
     """claude-code #23047, letta #3279: compression fails for ever; nobody splits the work."""
     summarizer = Narrow()
@@ -451,15 +462,18 @@ async def test_arguments_are_not_counted() -> None:
 
 
 def _let_it_grow(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "summarizers.checking._cut", lambda text, *_: text)
-    _believe_all(patch)
+    patch.setattr(ROOM + "summarizers.writing.NotesWriter._fitted", lambda _, told, *rest: told)
+    patch.setattr(ROOM + "compression.segments.segment_tokens", lambda *_: 0)
 
 
 @mistake(_let_it_grow)
 async def test_a_compression_enlarges() -> None:
     """gemini-cli #5432: 737,820 tokens became 1,475,805."""
     events: list[CompressionEvent] = []
-    memory = new_memory(summarizer=Says("- The work went on and on.\n" * 120), on_event=events.append)
+    memory = new_memory(
+        summarizer=Says("".join(f"- The work went on: step {n}.\n" for n in range(120))),
+        on_event=events.append,
+    )
     for message in turns(10):
         await filled(memory, [message])
         await good_view(memory)

@@ -71,7 +71,7 @@ async def run(kind: str, folder: Path, port: int, session: str, *, save: bool) -
             "history": [msg.to_dict() for msg in await memory.get_history()],
             "asked": [msg.id for msg in await memory.get_memory(mark="asked")],
             "stored": {ref: await memory.compressed.store.read(ref) for ref in refs},
-            "segments": memory.stats().segments,
+            "noted": memory.stats().noted,
             "paid": summarizer.calls,
         }
 

@@ -174,13 +174,13 @@ async def test_what_cannot_fit_is_told_with_the_messages() -> None:
 
 
 async def test_the_history_stays_whole_under_a_view() -> None:
-    memory = AgentScopeCompressedMemory(max_total_tokens=BUDGET)
-    said = turns(20)
-    said[-2] = result("call_19", "line of part_19.log\n" * 250)
+    memory = AgentScopeCompressedMemory(max_total_tokens=2 * BUDGET)
+    said = turns(40)
+    said[-2] = result("call_39", "line of part_39.log\n" * 250)
     await memory.add(said)
     view = await memory.get_memory()
-    assert memory.stats().view_tokens <= BUDGET < memory.stats().history_tokens
-    assert {"stub", "segment"} <= set(kinds_in(view))
+    assert memory.stats().view_tokens <= 2 * BUDGET < memory.stats().history_tokens
+    assert {"stub", "notes"} <= set(kinds_in(view))
     assert [fields_of(msg) for msg in await memory.get_history()] == [fields_of(msg) for msg in said]
     assert await memory.size() == len(said)
 
@@ -222,12 +222,12 @@ async def test_the_base_makes_no_difference_to_a_view(theirs: Any) -> None:
     assert memories[1].stats().history_tokens == memories[0].stats().history_tokens
 
 
-async def test_a_segments_id_stands_for_all_that_it_covers() -> None:
+async def test_the_notes_id_stands_for_all_that_they_cover() -> None:
     memory = AgentScopeCompressedMemory(max_total_tokens=BUDGET)
     said = turns(20)
     await memory.add(said)
     view = await memory.get_memory()
-    segment = view[kinds_in(view).index("segment")]
+    segment = view[kinds_in(view).index("notes")]
     covered: Any = segment.metadata["compression"]["covered_ids"]
     assert await memory.update_messages_mark("seen", msg_ids=[segment.id]) == len(covered) > 4
     assert [msg.id for msg in await memory.get_memory(mark="seen")] == covered
@@ -272,7 +272,7 @@ async def test_a_hint_comes_and_goes_and_changes_nothing_else(theirs: Any) -> No
         assert without == with_hint[:-1]
         assert "<system-hint>" not in str(without)
     assert await memory.get_memory(mark="hint") == []
-    assert "segment" in kinds_in(await memory.get_memory())
+    assert "notes" in kinds_in(await memory.get_memory())
 
 
 async def test_marks_of_an_enum_are_kept_as_what_they_say(theirs: Any) -> None:
@@ -369,11 +369,11 @@ async def test_an_agent_that_compresses_by_itself_loses_nothing(theirs: Any) -> 
 
 
 async def test_what_an_agent_compresses_may_be_compressed_already(theirs: Any) -> None:
-    """AgentScope marks by ids taken from the view; a segment's id stands for all that it covers."""
+    """AgentScope marks by ids taken from the view; the notes' id stands for all that they cover."""
     memory = AgentScopeCompressedMemory(base=theirs, max_total_tokens=BUDGET)
     said = turns(40, words=20)
     await memory.add(said)
-    assert "segment" in kinds_in(await memory.get_memory())
+    assert "notes" in kinds_in(await memory.get_memory())
     own = ReActAgent.CompressionConfig(
         enable=True, agent_token_counter=CharTokenCounter(), trigger_threshold=1, keep_recent=2
     )

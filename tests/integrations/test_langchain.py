@@ -533,7 +533,7 @@ async def test_an_image_that_left_is_shown_again() -> None:
     asked_for: list[str] = []
 
     def policy(messages: list[Dict], received: Received) -> Reply:
-        if "[Summary" in json.dumps(messages) and picture not in json.dumps(messages) and not asked_for:
+        if "[Notes by" in json.dumps(messages) and picture not in json.dumps(messages) and not asked_for:
             asked_for.append(ref)
             return answer("", [("load_offloaded", {"ref": ref})])
         return answer("I see.")

@@ -72,7 +72,7 @@ async def test_any_message_comes_back_from_any_memory(any_place: Place | None, d
 
 
 async def test_what_a_view_does_not_change_is_as_it_was_and_the_rest_says_what_it_is() -> None:
-    memory = AgentScopeCompressedMemory(max_total_tokens=2_000)
+    memory = AgentScopeCompressedMemory(max_total_tokens=4_000)
     said = turns(20)
     said[-2] = result("call_19", "line of part_19.log\n" * 250)
     said[-1].metadata, said[-1].invocation_id = None, "inv"
@@ -80,12 +80,12 @@ async def test_what_a_view_does_not_change_is_as_it_was_and_the_rest_says_what_i
     view = await memory.get_memory()
     by_id = {msg.id: msg for msg in said}
     kinds = [(msg.metadata or {}).get("compression", {}).get("kind") for msg in view]
-    assert {"segment", "stub", None} == set(kinds)
+    assert {"notes", "stub", None} == set(kinds)
     for msg, kind in zip(view, kinds, strict=True):
         assert type(msg) is Msg
         if kind is None:
             assert fields_of(msg) == fields_of(by_id[msg.id])
-        elif kind == "segment":
+        elif kind == "notes":
             assert msg.metadata is not None
             provenance: Any = msg.metadata["compression"]
             assert set(provenance["covered_ids"]) < set(by_id)

@@ -29,10 +29,10 @@ from agents import (
     RunState,
     SQLiteSession,
     ToolOutputImage,
-    set_default_openai_client,
     set_tracing_disabled,
 )
 from agents.memory import OpenAIResponsesCompactionSession
+from agents.models import _openai_shared
 from openai import APIError, AsyncOpenAI, BadRequestError
 
 from context_compressor.errors import InvalidArgumentError
@@ -609,14 +609,15 @@ def test_what_is_wrong_is_said_at_the_door() -> None:
 # What users read
 
 
-async def test_the_pages_code_runs() -> None:
+async def test_the_pages_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "openai-agents.md").read_text(encoding="utf-8")
     names: Dict = {}
     async with (
         ModelServer(lambda messages: "Hello.") as server,
         AsyncOpenAI(base_url=server.url, api_key="test") as client,
     ):
-        set_default_openai_client(client, use_for_tracing=False)
+        # No other test is to ask by a client that is closed by then.
+        monkeypatch.setattr(_openai_shared, "_default_openai_client", client)
         for block in blocks("python", page):
             made = eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
             if inspect.isawaitable(made):

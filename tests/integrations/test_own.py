@@ -184,7 +184,7 @@ SUMMARY = "## Goal\n- Notes were taken; the model of the agent wrote that."
 
 
 def is_summary(received: Received) -> bool:
-    return "You write the memory of an AI agent" in json.dumps(received.json)
+    return "You write the notes of an AI agent" in json.dumps(received.json)
 
 
 def serve(messages: list[Any], received: Received) -> str:

@@ -407,7 +407,7 @@ async def test_a_model_of_the_framework_writes_summaries(
     asking: list[str] = []
 
     def policy(messages: list[Any], received: Any) -> Any:
-        if "You write the memory of an AI agent" in json.dumps(messages[0]):
+        if "You write the notes of an AI agent" in json.dumps(messages[0]):
             asking.append("")
             return answer(SUMMARY)
         return worker(messages, received)

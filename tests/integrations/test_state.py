@@ -46,7 +46,7 @@ async def test_another_process_sends_the_same_request_byte_for_byte(
         paid, again = saved[kind].pop("paid"), loaded[kind].pop("paid")
         assert loaded[kind] == json.loads(json.dumps(saved[kind]))
         assert (paid > 0, again) == (True, 0)
-        assert saved[kind]["segments"] > 0
+        assert saved[kind]["noted"] > 0
         assert len(saved[kind]["history"]) == 61
 
 

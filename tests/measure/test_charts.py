@@ -15,7 +15,7 @@ def run():
 def test_tokens_chart_shows_history_view_budget_and_events(run):
     svg = tokens_chart(run.run("ours", 3_000)).svg(WIDE, "x-")
 
-    for label in ("history (raw)", "view", "budget 3,000", "offloaded", "summarised", "The view, closer"):
+    for label in ("history (raw)", "view", "budget 3,000", "offloaded", "noted", "The view, closer"):
         assert f">{label}</text>" in svg
 
 

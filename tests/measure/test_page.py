@@ -111,7 +111,7 @@ def test_charts_have_the_colours_of_the_page(plain):
 def test_page_tells_what_left_and_what_views_tell(plain):
     text = " ".join("".join(Structure(plain).text).split())
 
-    assert re.search(r"What left the view: \d+ offloaded, [1-9]\d* summarised", text)
+    assert re.search(r"What left the view: \d+ offloaded, [1-9]\d* noted", text)
     assert "What the agent reads" in text
     assert "Probes: 1 of 2 told" in text or "Probes: 2 of 2 told" in text
     assert re.search(r"Where is value_0_7\?.*?value\s*82\s*told\s*(not )?told\s*not told", text)

@@ -16,7 +16,7 @@ def test_events_come_with_their_turn_and_stand_ins_with_their_texts():
     seen = watched("ours", messages)
 
     assert {one.event.kind for one in seen.events} >= {"compact", "compress"}
-    assert {one.kind for one in seen.stand_ins} == {"stub", "segment"}
+    assert {one.kind for one in seen.stand_ins} == {"stub", "notes"}
     turns = {one.turn for one in seen.events}
     for one in seen.stand_ins:
         assert one.turn in turns

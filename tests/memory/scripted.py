@@ -329,7 +329,7 @@ def kind_of(msg: Msg) -> str | None:
 def covered_ids(view: list[Msg]) -> list[str]:
     """Return the ids covered by the segments of a view."""
     return [
-        id for msg in view if kind_of(msg) == "segment" for id in msg.metadata["compression"]["covered_ids"]
+        id for msg in view if kind_of(msg) == "notes" for id in msg.metadata["compression"]["covered_ids"]
     ]
 
 

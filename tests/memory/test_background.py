@@ -27,7 +27,6 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.compression.event import MAX_ATTEMPTS_PER_EVENT
 from context_compressor.errors import RedactionError, SummarizerError
 from context_compressor.memory.ahead import Preparation
 from tests.memory.scripted import (
@@ -130,7 +129,7 @@ async def test_the_coming_event_is_prepared_while_the_agent_goes_on_and_committe
     await filled(memory, MORE)
     view = await nothing_lost(memory, NEAR + MORE)
     assert len(summarizer.requests) == 1
-    assert any(kind_of(msg) == "segment" for msg in view)
+    assert any(kind_of(msg) == "notes" for msg in view)
     (event,) = events
     assert (event.kind, event.reason) == ("compress", "over budget")
     assert event.tokens_before > memory.config.budget > event.tokens_after
@@ -237,22 +236,6 @@ async def test_where_compacting_is_enough_nobody_waits_for_a_model() -> None:
     assert prepared.task.cancelled()
     assert [event.kind for event in events] == ["compact"]
     await memory.aclose()
-
-
-async def test_groups_are_summarised_side_by_side_in_the_background_too() -> None:
-    summarizer = Gated()
-    memory = new_memory(config(8_000, group_token_threshold=600), summarizer=summarizer)
-    said = turns(16)
-    await filled(memory, said)
-    await memory.get_memory()
-    await settled()
-    assert len(summarizer.requests) > 4, "one after the other, all but the first would still wait"
-    summarizer.gate.set()
-    await ended(memory)
-    more = turns(4, tag="u")
-    await filled(memory, more)
-    await nothing_lost(memory, said + more)
-    assert memory.stats().segments == len(summarizer.requests)
 
 
 # When nothing is prepared
@@ -815,7 +798,7 @@ async def test_a_summariser_that_misbehaves_in_the_background_costs_no_message(
     assert events == []
     await filled(memory, MORE)
     view = await nothing_lost(memory, NEAR + MORE)
-    assert any(kind_of(msg) == "segment" for msg in view)
+    assert any(kind_of(msg) == "notes" for msg in view)
     kinds = [event.kind for event in events]
     assert kinds == (["compress"] if act is rambles else ["failure", "compress"])
 
@@ -963,16 +946,6 @@ async def test_what_a_refused_answer_cost_is_counted(ratio: float | None) -> Non
     assert sum(event.summary_input_tokens for event in events) >= 1_000 * stats.summarizer_calls
     await memory.aclose()
     assert stats.summarizer_seconds > 0
-
-
-async def test_a_preparation_makes_no_more_calls_than_an_event_may() -> None:
-    summarizer = Scripted(fail)
-    settings = config(40_000, group_token_threshold=400, target_ratio=0.1)
-    memory = new_memory(settings, summarizer=summarizer)
-    await filled(memory, turns(80))
-    await memory.get_memory()
-    await ended(memory)
-    assert summarizer.calls == memory.stats().summarizer_calls == MAX_ATTEMPTS_PER_EVENT
 
 
 async def test_hooks_are_called_by_the_call_that_commits() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import pickle
@@ -168,7 +167,7 @@ async def test_what_is_pinned_and_was_said_first_stays_though_the_last_exchange_
     await filled(memory, [call(*ids, name="ls", arguments="{}"), *(result(id, "ok") for id in ids)])
     view = await good_view(memory)
     assert to_openai(view)[0] == first
-    assert [kind_of(msg) for msg in view] == [None, "segment"]
+    assert [kind_of(msg) for msg in view] == [None, "notes"]
 
 
 async def test_a_result_that_is_pinned_keeps_its_exchange() -> None:
@@ -242,7 +241,7 @@ async def test_an_empty_string_is_a_mark_like_any_other() -> None:
 async def test_what_a_segment_stands_for_is_pinned_by_its_id() -> None:
     memory = new_memory()
     await filled(memory, LONG)
-    segment = next(msg for msg in await memory.get_memory() if kind_of(msg) == "segment")
+    segment = next(msg for msg in await memory.get_memory() if kind_of(msg) == "notes")
     covered = covered_ids([segment])
     await memory.update_messages_mark("pinned", msg_ids=[segment.id])
     assert {msg.id for msg in await memory.get_memory(mark="pinned")} == set(covered)
@@ -361,7 +360,7 @@ async def test_deleting_a_segment_deletes_all_that_it_covers() -> None:
     memory = new_memory()
     await filled(memory, LONG)
     view = await memory.get_memory()
-    (segment,) = [msg for msg in view if kind_of(msg) == "segment"]
+    (segment,) = [msg for msg in view if kind_of(msg) == "notes"]
     covered = covered_ids(view)
     assert await memory.delete([segment.id]) == len(covered)
     after = await good_view(memory)
@@ -660,7 +659,7 @@ async def test_segments_can_be_left_out() -> None:
     await filled(memory, LONG)
     view = await memory.get_memory()
     without = await memory.get_memory(prepend_summary=False)
-    assert without == [msg for msg in view if kind_of(msg) != "segment"]
+    assert without == [msg for msg in view if kind_of(msg) != "notes"]
     assert len(without) == len(view) - 1
 
 
@@ -1025,30 +1024,6 @@ async def test_compact_never_calls_a_summariser() -> None:
     assert memory.stats().summarizer_calls == 0
 
 
-async def test_groups_are_summarised_at_the_same_time() -> None:
-    class Meeting(Noting):
-        """Answers only when three are asked at once."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.met = asyncio.Event()
-
-        async def summarize(self, request: Any) -> Any:
-            answer = await super().summarize(request)
-            if len(self.requests) == 3:
-                self.met.set()
-            await self.met.wait()
-            return answer
-
-    memory = new_memory(config(20_000, group_token_threshold=800), summarizer=Meeting())
-    said = turns(7)
-    await filled(memory, said)
-    async with asyncio.timeout(60):  # only so that a failure is one
-        await memory.compress_now()
-    view = await nothing_lost(memory, said)
-    assert sum(kind_of(msg) == "segment" for msg in view) >= 3
-
-
 async def test_no_event_every_turn_where_the_tail_alone_nearly_fills_the_budget() -> None:
     events: list[CompressionEvent] = []
     memory = new_memory(config(keep_recent_count=10), on_event=events.append)
@@ -1071,7 +1046,7 @@ async def test_the_history_may_grow_for_ever() -> None:
         await memory.add(from_openai([message]))
         await memory.get_memory()
     view = await nothing_lost(memory, said)
-    assert sum(kind_of(msg) == "segment" for msg in view) <= 16  # of 240 messages
+    assert sum(kind_of(msg) == "notes" for msg in view) <= 16  # of 240 messages
 
 
 # Counting

@@ -26,7 +26,7 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.compression.edits import name_of
+from context_compressor.compression.edits import edit_to_dict, name_of
 from context_compressor.compression.items import rebuild
 from context_compressor.errors import ContextOverflowError
 from context_compressor.memory.table import MessageTable
@@ -448,8 +448,8 @@ class Laws(RuleBasedStateMachine):
         self.last = (len(self.events), wire)
         if not within_a_step or events != len(self.events):
             wishes = set(WISH.findall(json.dumps([msg.to_dict() for msg in self.added])))
-            words = [segment.text for segment in state.ledger.segments()]
-            assert wishes.issuperset(WISH.findall(json.dumps([wire, words]))), "it says what was deleted"
+            kept = [edit_to_dict(segment) for segment in state.ledger.segments()]
+            assert wishes.issuperset(WISH.findall(json.dumps([wire, kept]))), "it says what was deleted"
             self.check_rebuilt(state)
             self.check_nothing_lost(view, state)
 

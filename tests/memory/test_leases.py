@@ -128,7 +128,7 @@ async def test_what_one_prepares_ahead_no_other_pays_for(history: SharedHistory)
     assert not view.done()
     gated.gate.set()
     await asyncio.wait({prepared.task})
-    assert "segment" in [kind_of(msg) for msg in await view], "it is committed as soon as it is there"
+    assert "notes" in [kind_of(msg) for msg in await view], "it is committed as soon as it is there"
     assert await good_view(one) == await view
     assert (len(gated.requests), noting.requests, history.held) == (1, [], {})
     await nothing_lost(other, NEAR + MORE)
@@ -176,7 +176,7 @@ async def test_closing_waits_for_what_is_paid_for(history: SharedHistory, cancel
     await looked()
     assert (await history.head()).number == number, "nothing is written once it is closed"
     await filled(other, MORE)
-    assert "segment" in [kind_of(msg) for msg in await good_view(other)]
+    assert "notes" in [kind_of(msg) for msg in await good_view(other)]
     assert (len(gated.requests), len(noting.requests), history.held) == (1, int(bool(cancelled)), {})
 
 

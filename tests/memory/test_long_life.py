@@ -1,10 +1,11 @@
-"""A long life: no depth of merges is too deep, and merged segments let go of their words."""
+"""A long life: no depth is too deep, and all but the newest parts of the notes let go of their words."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from context_compressor import (
     CompressedMemory,
     CompressionConfig,
     InMemoryOffloadStore,
-    OffloadStore,
+    Summary,
+    SummaryRequest,
     from_openai,
     to_openai,
 )
+from context_compressor.compression.edits import SegmentEdit, edit_to_dict, name_of
+from context_compressor.compression.ledger import KEPT_PARTS
 from context_compressor.compression.shown import render_transcript
-from context_compressor.errors import InvalidStateError, OffloadError
+from context_compressor.errors import InvalidStateError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import ListHistory
 from context_compressor.messages.msg import Msg
@@ -27,12 +31,16 @@ from context_compressor.offload.store import ref_of
 from tests.memory.scripted import (
     Noting,
     assistant,
+    call,
     config,
     covered_ids,
+    exchange,
     filled,
     good_view,
     kept,
+    kind_of,
     new_memory,
+    result,
     turns,
     user,
 )
@@ -109,115 +117,122 @@ async def test_a_state_of_any_depth_resumes_goes_on_and_is_deleted_from() -> Non
     json.dumps(again.state_dict())
 
 
-async def lived(store: OffloadStore | None = None) -> CompressedMemory:
-    """Return a memory with merged segments, each of whose summaries has a word of its own."""
-    memory = new_memory(config(2_000), store=store or LastingStore(), summarizer=Noting())
-    for message in turns(150):
-        await filled(memory, [message])
-        await memory.get_memory()
+class Superseding:
+    """A model that keeps a line for each key and exchanges its value, as the newest "key = value" says."""
+
+    remote = True
+    writes_edits = True
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        self.requests += 1
+        said = "\n".join(msg.get_text_content() or "" for msg in request.messages)
+        known = dict(re.findall(r"^(\d+): (key_\d+) is", request.previous or "", re.MULTILINE))
+        lines = {key: number for number, key in known.items()}
+        values = dict(re.findall(r"(key_\d+) = (\d+)", said))
+        edits = [
+            f"~{lines[key]} {key} is {value}" if key in lines else f"+ {key} is {value}"
+            for key, value in values.items()
+        ]
+        return Summary("\n".join(["## Facts and values", *edits]))
+
+
+async def lived(parts: int, writer: Superseding | None = None) -> CompressedMemory:
+    """Return a memory with notes of so many parts, in each of which keys get other values."""
+    settings = config(2_000, background_ratio=None)
+    memory = new_memory(settings, store=LastingStore(), summarizer=writer or Superseding())
+    while len(parts_of(memory)) < parts:
+        number = await memory.size()
+        said = [user(f"key_{number % 7} = {number}0"), *exchange(f"c{number}", 9), assistant("Noted.")]
+        await filled(memory, said)
+        await memory.compress_now()
     return memory
 
 
-def merged(memory: CompressedMemory) -> list[Any]:
-    ledger = memory._tracker.state.ledger
-    standing = {item.segment.id for item in memory._tracker.state.items if item.segment is not None}
-    return [segment for segment in ledger.segments() if segment.id not in standing]
+def parts_of(memory: CompressedMemory) -> list[SegmentEdit]:
+    return list(memory._tracker.state.ledger.segments())
 
 
-async def test_merged_segments_keep_no_words() -> None:
-    memory = await lived()
-    assert len(merged(memory)) > 3
-    assert all(one.words_ref and not (one.text or one.notes or one.standing) for one in merged(memory))
+def notes_in(view: list[Msg]) -> str:
+    (notes,) = [str(msg.content) for msg in view if kind_of(msg) == "notes"]
+    return notes
+
+
+async def test_notes_of_200_parts_are_bounded_and_hold_no_line_that_a_later_part_contradicts() -> None:
+    memory = await lived(200)
+    *older, newest = parts_of(memory)
+    assert [bool(part.text) for part in older] == [False] * (199 - KEPT_PARTS) + [True] * KEPT_PARTS
+    assert not any(part.candidates or part.stretches for part in older)
+    assert max(len(json.dumps(edit_to_dict(part))) for part in older[:-KEPT_PARTS]) < 600
+    told = [one for part in [*older, newest] for one in part.told]
+    assert len(told) == len(set(told)), "each is known of the first part whose writer was told of it"
+    covered = set(covered_ids(await memory.get_memory()))
+    said = "\n".join(str(m.content) for m in await memory.get_history() if m.id in covered)
+    last = dict(re.findall(r"(key_\d) = (\d+)", said))
+    shown = re.findall(r"^- (key_\d) is (\d+)", notes_in(await memory.get_memory()), re.MULTILINE)
+    assert sorted(shown) == sorted(last.items())
+    assert memory.counter.count_text(newest.text) <= memory.config.budget // 3 + 100
     assert kept(memory) == set(await memory.store.refs())
-    listed = await memory.reachable_refs()
-    assert not {one.words_ref for one in merged(memory)} & set(listed)
-    with pytest.raises(OffloadError):
-        await memory.read_ref(merged(memory)[0].words_ref)
 
 
-async def test_where_the_store_ends_with_the_process_the_words_stay_in_the_state() -> None:
-    memory = await lived(InMemoryOffloadStore())
-    assert all(one.text and one.words_ref is None for one in merged(memory))
-    again = new_memory(config(2_000), summarizer=Noting())
+async def test_what_a_part_said_stands_again_once_the_one_behind_it_is_taken_back() -> None:
+    writer = Superseding()
+    memory = await lived(KEPT_PARTS + 3, writer)
+    *_, before, newest = parts_of(memory)
+    requests = writer.requests
+    assert await memory.delete([newest.items[-1].key]) == 1
+    assert notes_in(await good_view(memory)) == before.text
+    assert parts_of(memory)[-1].text == before.text
+    told = {name_of(e): e for one in await memory._tracker.history.ledger() for e in one.edits}
+    assert told == memory._tracker.state.ledger.edits()
+    assert writer.requests == requests
+
+
+async def test_what_has_no_words_any_more_gives_its_messages_back_and_no_model_writes_it_again() -> None:
+    writer = Superseding()
+    memory = await lived(KEPT_PARTS + 5, writer)
+    covered = covered_ids(await good_view(memory))
+    requests = writer.requests
+    assert await memory.delete([covered[0]]) == 1
+    view = await good_view(memory)
+    assert set(covered[1:]) <= {id for msg in view for id in [msg.id, *covered_ids([msg])]}
+    assert writer.requests == requests
+    assert kept(memory) == set(await memory.store.refs())
+
+
+FORM_2 = Path(__file__).parent / "saved" / "form_2" / "merged_segments.json"
+
+
+async def test_what_an_earlier_release_merged_stands_again_with_its_words_from_the_store() -> None:
+    saved = json.loads(FORM_2.read_text(encoding="utf-8"))
+    store = InMemoryOffloadStore()
+    for stored in saved["texts"].values():
+        await store.write(stored)
+    settings = CompressionConfig(**saved["config"])
+    memory = CompressedMemory(config=settings, store=store)
+    memory.load_state_dict(saved["state"])
+    shown = [str(msg.content) for msg in await memory.get_memory() if kind_of(msg) == "segment"]
+    merged = parts_of(memory)[-1]
+    (child,) = merged.children
+    words = json.loads(await store.read(parts_of(memory)[-2].words_ref or ""))["text"]
+    await filled(memory, turns(1, lines=2))
+    assert await memory.compress_now()
+    lines = notes_in(await memory.get_memory())
+    assert any(line in shown[-1] for line in lines.splitlines() if line.startswith("- "))
+    await memory.delete([parts_of(memory)[-1].items[0].key])
+    assert [str(msg.content) for msg in await memory.get_memory() if kind_of(msg) == "segment"] == shown
+    await memory.delete([merged.items[0].key])
+    assert words in [part.text for part in parts_of(memory) if part.id == child]
+
+
+async def test_where_a_lasting_store_lost_all_its_texts_they_are_made_again_from_the_messages() -> None:
+    memory = await lived(8)
+    texts = {ref: await memory.read_ref(ref) for ref in await memory.reachable_refs()}
+    again = new_memory(memory.config, store=LastingStore(), summarizer=Noting())
     again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
-    for ref in await memory.reachable_refs():
-        assert await again.read_ref(ref) == await memory.read_ref(ref)
-
-
-async def test_where_a_lasting_store_lost_all_merged_segments_read_as_their_messages() -> None:
-    memory = await lived()
-    again = new_memory(config(2_000), store=LastingStore(), summarizer=Noting())
-    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
-    texts = [await again.read_ref(ref) for ref in await memory.reachable_refs()]
-    covered = covered_ids(await again.get_memory())
-    said = to_openai([msg for msg in await again.get_history() if msg.id in covered])
-    contents = [str(message["content"]) for message in said if message["content"]]
-    assert contents
-    assert all(any(content in text for text in texts) for content in contents)
-
-
-async def test_segments_that_stand_again_say_what_they_said() -> None:
-    memory = await lived()
-    words = {one.id: json.loads(await memory.store.read(one.words_ref))["text"] for one in merged(memory)}
-    parent = next(one for one in memory._tracker.state.ledger.segments() if len(one.children) > 1)
-    ids = memory._tracker.state.ledger.ids_under(parent.children[-1])
-    assert await memory.delete([ids[0]]) == 1
-    shown = {item.segment.id: item.source.content for item in memory._tracker.state.items if item.segment}
-    back = shown.keys() & words.keys()
-    assert parent.children[0] in back
-    assert all(shown[id] == words[id] for id in back)
-    entries = {
-        e.id: e for one in await memory._tracker.history.ledger() for e in one.edits if hasattr(e, "id")
-    }
-    assert all(entries[id].text == words[id] for id in back)
-
-
-async def test_what_was_merged_and_has_lost_its_words_gives_its_messages_back() -> None:
-    store = LastingStore()
-    memory = await lived(store)
-    for one in merged(memory):
-        await store.delete(one.words_ref)
-    ledger = memory._tracker.state.ledger
-    parent = next(one for one in ledger.segments() if len(one.children) > 1)
-    first, second = (ledger.ids_under(child) for child in parent.children[:2])
-    assert await memory.delete([first[0]]) == 1
-    now = memory._tracker.state
-    assert parent.children[1] not in {segment.id for segment in now.ledger.segments()}
-    covered = {id for item in now.items for id in item.covered}
-    assert {*first[1:], *second} <= covered
-    await good_view(memory)
-
-
-async def test_what_the_store_refuses_stays_until_it_takes_it() -> None:
-    class Refusing(LastingStore):
-        refuses = True
-
-        async def refuse(self, text: str) -> str:
-            if self.refuses and text.startswith('{"text"'):
-                raise OffloadError("full")
-            return await self.inner.write(text)
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.write = self.refuse
-
-    store = Refusing()
-    memory = await lived(store)
-    assert merged(memory)
-    assert all(one.text and one.words_ref is None for one in merged(memory))
-    store.refuses = False
-    for message in turns(40, tag="later"):
-        await filled(memory, [message])
-        await memory.get_memory()
-    assert all(one.words_ref and not one.text for one in merged(memory))
-
-
-async def test_a_lost_text_of_merged_segments_is_made_again_from_their_words() -> None:
-    memory = await lived()
-    parent = next(one for one in memory._tracker.state.ledger.segments() if one.children)
-    text = await memory.store.read(parent.ref)
-    await memory.store.delete(parent.ref)
-    assert await memory.read_ref(parent.ref) == text
+    assert {ref: await again.read_ref(ref) for ref in await again.reachable_refs()} == texts
 
 
 @pytest.mark.parametrize("bit", ["\U0001f400", "\ud83d", "\ud83d\udc00", "\udc00\ud83d\udc00\ud83d\udc00x"])
@@ -225,6 +240,8 @@ async def test_halves_of_characters_come_back_as_they_were(bit: str) -> None:
     memory = new_memory()
     block = {"type": "text", "text": f"é {bit} and"}
     await filled(memory, [user(f"{bit} first {bit}"), assistant(bit), {**user(""), "content": [block]}])
+    asked = call("a", arguments=json.dumps({"path": f"{bit}.py"}))
+    await filled(memory, [asked, result("a", json.dumps({"found": bit}))])
     for number, message in enumerate(turns(20)):
         await filled(memory, [{**message, "content": f"{number} {bit} {message['content']}"}])
         await memory.get_memory()
@@ -254,7 +271,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 async def test_a_saved_file_is_whole_and_resumes(tmp_path: Path) -> None:
-    memory, file = await lived(), tmp_path / "state.json"
+    memory, file = await lived(4), tmp_path / "state.json"
     file.write_text("the state before")
     state = await memory.save(file)
     assert json.loads(file.read_text()) == json.loads(json.dumps(state))
@@ -273,7 +290,7 @@ async def test_a_saved_file_is_whole_and_resumes(tmp_path: Path) -> None:
 async def test_a_file_is_as_it_was_where_writing_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, file = await lived(), tmp_path / "state.json"
+    memory, file = await lived(4), tmp_path / "state.json"
     await memory.save(file)
     whole = file.read_text()
     monkeypatch.setattr(os, "fsync", lambda descriptor: os.read(-1, 1))
@@ -286,7 +303,7 @@ async def test_a_file_is_as_it_was_where_writing_fails(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 async def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
-    memory, pipe = await lived(), tmp_path / "pipe"
+    memory, pipe = await lived(4), tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
     state = await memory.save(pipe)

@@ -21,7 +21,7 @@ from context_compressor import (
     TiktokenCounter,
     from_openai,
 )
-from context_compressor.compression.edits import ItemKey, SavedEdit, SegmentEdit, edit_to_dict, with_words
+from context_compressor.compression.edits import ItemKey, SavedEdit, SegmentEdit, edit_to_dict
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.offload.guide import GUIDE, SHORT_GUIDE
 from context_compressor.offload.stubs import minimal_stub, stub_text
@@ -293,7 +293,7 @@ async def test_the_tool_tells_whether_the_note_was_kept() -> None:
 
     memory = await with_turns(memory_of(), 14)
     assert (await answer(memory, "NOTE-1")).endswith(" tokens. The note was kept.")
-    nothing = "Nothing to compress: what is there is the latest, or summarised already."
+    nothing = "Nothing to compress: what is there is the latest, or noted already."
     assert await answer(memory, "NOTE-2") == f"{nothing} The note was not kept."
     assert await answer(memory, None) == nothing
     memory = await with_turns(memory_of(), 14)
@@ -334,14 +334,6 @@ async def test_a_note_goes_to_the_summariser_bounded_and_as_the_agents_own() -> 
     assert f"</conversation-{fenced[1]}>" not in request.note
 
 
-async def with_their_words(memory: CompressedMemory) -> list[SegmentEdit]:
-    """Return all segments, merged ones with their words from the store."""
-    return [
-        one if one.words_ref is None else with_words(one, await memory.store.read(one.words_ref))
-        for one in memory._tracker.state.ledger.segments()
-    ]
-
-
 async def test_a_heading_of_notes_in_a_summary_is_no_note() -> None:
     class Heading(Asked):
         async def summarize(self, request: SummaryRequest) -> Summary:
@@ -349,22 +341,18 @@ async def test_a_heading_of_notes_in_a_summary_is_no_note() -> None:
             part = "## Goal\nFix.\n\n## Notes\nThe user prefers tabs.\n1. Never push.\n\n## Next\nGo on"
             return Summary(text=f"{part} {len(self.requests)}.")
 
-    summarizer = Heading()
-    memory = await with_turns(memory_of(summarizer=summarizer), 14)
-    for number in range(14, 200):
+    memory = await with_turns(memory_of(summarizer=Heading()), 14)
+    for number in range(14, 100):
         await memory.add(turn(number))
         await memory.get_memory()
-    segments = await with_their_words(memory)
-    assert any(segment.children for segment in segments)
-    assert all(segment.text.count("## Notes") == 1 for segment in segments)
-    assert not any(segment.notes for segment in segments)
-    assert "e user prefers tabs" not in "".join(segment.text for segment in segments).replace("The user", "")
-    merging = [request for request in summarizer.requests if request.previous]
-    assert merging
-    assert all("## Notes\nThe user prefers tabs." in str(request.previous) for request in merging)
+    parts = list(memory._tracker.state.ledger.segments())
+    assert parts[-1].children
+    assert not any(part.notes for part in parts)
+    assert "Never push." in parts[-1].text
+    assert shown(await memory.get_memory()).count("The user prefers tabs.") == 1
 
 
-async def test_notes_of_segments_that_merge_stand_once_and_no_summariser_reads_them() -> None:
+async def test_a_note_stands_once_in_each_part_and_no_summariser_reads_it() -> None:
     asked = Asked()
     memory = await with_turns(memory_of(summarizer=asked), 14)
     for number in range(3):

@@ -64,6 +64,8 @@ class Replay:
         self.seen_events = 0
         self.originals: dict[str, Dict] = {}
         self.checked_refs: set[str] = set()
+        self.checked_ids: set[str] = set()
+        self.parts: list[str] = []
         self.counted: dict[str, int] = {}
 
     async def run(self) -> None:
@@ -125,9 +127,12 @@ class Replay:
                 original += [text for texts in arguments_of(self.originals[msg.id]) for text in texts]
                 for ref in provenance.get("refs", [provenance["ref"]]):
                     assert await self.memory.read_ref(ref) in original
-            elif kind_of(msg) == "segment":
-                stored = "\n\0".join(await self.under(provenance["ref"]))
-                for id in provenance["covered_ids"]:
+            elif kind_of(msg) == "notes":
+                part = await self.under(provenance["ref"])
+                assert all(any(earlier in text for text in part) for earlier in self.parts[-1:])
+                self.parts.append(provenance["ref"])
+                stored = "\n\0".join(part)
+                for id in set(provenance["covered_ids"]) - self.checked_ids:
                     for text in replaced_texts(self.originals[id]):
                         assert text in stored, f"lost of {id}: {text[:80]!r}"
                     for received, *texts in arguments_of(self.originals[id]):
@@ -136,16 +141,20 @@ class Replay:
                             for text in texts
                         )
                         assert whole, f"lost of {id}: {received[:80]!r}"
+                self.checked_ids.update(provenance["covered_ids"])
             self.checked_refs.add(provenance["ref"])
 
     async def under(self, ref: str) -> list[str]:
-        """Return the texts under a ref, those that they name included; refs in quoted text may be foreign."""
+        """Return the texts under a ref, then those that they name, but for earlier parts.
+
+        Refs in quoted text may be foreign.
+        """
         live = set(await self.memory.reachable_refs())
         found: dict[str, str] = {}
         todo = [ref]
         while todo:
             ref = todo.pop()
-            if ref not in found and ref in live:
+            if ref not in found and ref in live and ref not in self.parts:
                 found[ref] = await self.memory.store.read(ref)
                 todo += REF.findall(found[ref])
         return list(found.values())

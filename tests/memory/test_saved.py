@@ -198,4 +198,8 @@ async def test_what_is_deleted_leaves_view_and_store(saved: dict[str, Any]) -> N
 def ids_behind(msg: Msg) -> list[str]:
     """Return the ids of what a message of a view stands for."""
     stands_for = (msg.metadata or {}).get("compression", {})
-    return list(stands_for.get("covered_ids", [])) if stands_for.get("kind") in ("segment", "stub") else []
+    return (
+        list(stands_for.get("covered_ids", []))
+        if stands_for.get("kind") in ("notes", "segment", "stub")
+        else []
+    )

@@ -392,7 +392,7 @@ async def test_the_agent_can_ask_for_compression_with_a_note() -> None:
 async def test_stats_are_one_line_for_people() -> None:
     memory = await play(memory_of())
     stats = memory.stats()
-    assert str(stats).startswith(f"{stats.view_tokens:,} / 3,000 tokens, {stats.segments} segment")
+    assert str(stats).startswith(f"{stats.view_tokens:,} / 3,000 tokens, notes of {stats.noted} message")
     assert f"{stats.offloaded} text" in str(stats)
     assert stats.budget_tokens == 3_000
     before, grown = stats.events, 0
@@ -407,7 +407,9 @@ async def test_stats_are_one_line_for_people() -> None:
 
 def test_an_empty_memory_says_so() -> None:
     line = str(memory_of().stats())
-    assert line == "0 / 3,000 tokens, 0 segments, 0 texts offloaded, next event in about 3,000 tokens"
+    assert (
+        line == "0 / 3,000 tokens, notes of 0 messages, 0 texts offloaded, next event in about 3,000 tokens"
+    )
 
 
 async def test_without_full_text_search_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

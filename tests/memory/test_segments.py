@@ -17,9 +17,10 @@ from context_compressor import (
     Summary,
     SummaryRequest,
     compress_messages,
+    from_openai,
     to_openai,
 )
-from context_compressor.messages.msg import provenance_of
+from context_compressor.messages.msg import is_segment, provenance_of
 from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,
@@ -73,55 +74,57 @@ async def test_earlier_parts_that_only_name_their_refs_are_not_summarised() -> N
         await filled(memory, [user(f"short message number {n} of what is said here, in some words more")])
         await memory.get_memory()
     for request in summarizer.requests:
-        assert any(msg.name != "memory" or "Summary by" in str(msg.content) for msg in request.messages)
+        assert any(msg.name != "memory" for msg in request.messages)
 
 
 @pytest.mark.parametrize(
-    ("polled", "printed"),
+    ("name", "printed", "told"),
     [
-        ("run: ci status", lambda _: "waiting for runner " * 80),
-        ("run: ci status", lambda _: "pending"),
-        ("run: ci status", lambda k: f"step {k} of 900: " + "=" * k),
-        ("run: ci status", lambda _: "Error: connection refused"),
-        ("get_job: job-77", lambda k: f"pending, {k} % done, " + "waiting for runner " * 40),
+        ("run", lambda _: "waiting for runner " * 80, r"- \d+ × run ci status → waiting"),
+        ("run", lambda _: "pending", r"- \d+ × run ci status → pending"),
+        ("run", lambda k: f"step {k} of 900: " + "=" * k, r"- … \d+ × run not shown"),
+        ("run", lambda _: "Error: connection refused", r"- \d+ × run ci status FAILED → Error"),
+        ("job", lambda k: f"{k} % done, " + "waiting " * 90, r"- \d+ × job ci status → \d+ % done"),
     ],
-    ids=["one long line", "a word", "progress", "an error", "what has an id"],
+    ids=["one long line", "a word", "progress", "an error", "numbers"],
 )
-def test_what_is_polled_is_folded(polled: str, printed: Any) -> None:
+def test_what_is_polled_is_folded(name: str, printed: Any, told: str) -> None:
     """No stand-in is without words, and none has a message of ours in the spelling of Python."""
     said, state = [user("Wait for the build.")], None
-    name, _, value = polled.partition(": ")
-    arguments = json.dumps({"cmd" if name == "run" else "id": value})
+    arguments = json.dumps({"cmd": "ci status"})
     for k in range(70):
         said += [call(f"c{k}", name=name, arguments=arguments), result(f"c{k}", printed(k))]
         shown = compress_messages(said, max_total_tokens=2_000, state=state)
         state = shown.state
         stands = [str(one["content"]) for one in shown.messages if str(one["content"]).startswith("[")]
         assert not [one for one in stands if "Earlier conversation" in one or "raw_input" in one]
-    assert stands
-    for one in stands:
-        assert len(re.findall(rf"^- \d+ × {polled} → \w", one, re.MULTILINE)) == 1
+    (notes,) = stands
+    found = re.findall(rf"^{told}", notes, re.MULTILINE)
+    assert found
+    assert len(found) == 1 or "not shown" in told
 
 
-async def test_what_a_writer_is_shown_of_earlier_summaries_is_cut_with_a_mark() -> None:
+async def test_a_writer_is_shown_the_notes_whole() -> None:
     class Dense(Noting):
         async def summarize(self, request: SummaryRequest) -> Summary:
             await super().summarize(request)
-            return Summary("- " + " ".join(f"fact-{n} holds." for n in range(request.max_tokens // 6)))
+            begin = 1_000 * len(self.requests)
+            return Summary("\n".join(f"- fact-{begin + n} holds." for n in range(request.max_tokens // 6)))
 
     summarizer = Dense(remote=False)
     memory = new_memory(config(4_000), summarizer=summarizer)
-    for message in turns(120):
+    shown = ""
+    for message in turns(60):
         await filled(memory, [message])
-        await memory.get_memory()
-    shown = [
-        str(msg.content) for one in summarizer.requests for msg in one.context if kind_of(msg) == "segment"
-    ]
-    assert any("left out ...]" in one for one in shown)
-    for one in shown:
-        for part in re.split(r"\n\[\.\.\. .* left out \.\.\.\]\n", one):
-            numbers = [int(n) for n in re.findall(r"fact-(\d+) holds", part)]
-            assert not numbers or numbers == list(range(numbers[0], numbers[-1] + 1))
+        asked = len(summarizer.requests)
+        view = await memory.get_memory()
+        if len(summarizer.requests) > asked:
+            request = summarizer.requests[-1]
+            texts = [str(msg.content) for msg in request.context if is_segment(msg)]
+            assert texts == ([shown] if shown else [])
+            (notes,) = [str(msg.content) for msg in view if kind_of(msg) == "notes"]
+            shown = notes.partition("\n")[2]
+    assert len(summarizer.requests) > 3
 
 
 async def test_short_instructions_between_large_exchanges_are_summarised_with_them() -> None:
@@ -140,8 +143,27 @@ async def test_short_instructions_between_large_exchanges_are_summarised_with_th
     assert [n for n in range(10) if f"prod_{n}.yaml" not in asked + shown] == []
     for msg in await memory.get_memory():
         if msg.name == "memory":
-            assert "Summary by" in str(msg.content), "only a ref is left"
+            assert "Notes by" in str(msg.content), "only a ref is left"
             assert REF.search(str(msg.content))
+
+
+async def test_notes_of_hints_that_last_after_all_join_the_others() -> None:
+    memory = new_memory(config(background_ratio=None), summarizer=Noting())
+    said = turns(6)
+    await filled(memory, said)
+    await memory.get_memory()
+    hints = [user(f"A hint, number {n}: think of shelf {n}.") for n in range(150)]
+    await memory.add(from_openai(hints), marks="hint")
+    said += hints
+    before = [msg for msg in await nothing_lost(memory, said) if kind_of(msg) == "notes"]
+    assert len(before) == 2, "those of hints go with their mark"
+    await memory.update_messages_mark(None, old_mark="hint")
+    said += (more := turns(6, tag="later"))
+    await filled(memory, more)
+    (notes,) = [str(msg.content) for msg in await nothing_lost(memory, said) if kind_of(msg) == "notes"]
+    lines = [line for msg in before for line in str(msg.content).splitlines() if line.startswith("- ")]
+    assert lines
+    assert all(line in notes for line in lines)
 
 
 REQUEST = "now export the table, please, as I said"
@@ -174,17 +196,17 @@ def test_reasoning_beyond_the_budget_takes_no_request_with_it(words: int) -> Non
     assert "deployed version 12" in json.dumps(view)
 
 
-async def test_segments_beyond_a_lowered_budget_are_merged_once() -> None:
+async def test_notes_beyond_a_lowered_budget_are_shortened_once() -> None:
     memory = new_memory(config(20_000, keep_recent_count=0))
     for tag in "ab":
         await filled(memory, turns(12, 30, tag))
         await memory.compress_now()
-    segments = [msg.id for msg in await good_view(memory) if kind_of(msg) == "segment"]
+    segments = [msg.id for msg in await good_view(memory) if kind_of(msg) == "notes"]
     events: list[CompressionEvent] = []
     lowered = new_memory(config(300, keep_recent_count=0), store=memory.store, on_event=events.append)
     lowered.load_state_dict(memory.state_dict())
     view = await good_view(lowered)
-    assert [event.kind for event in events] == ["merge"]
+    assert [event.kind for event in events] == ["compress"]
     assert set(segments) <= set(events[0].message_ids)
     again = new_memory(lowered.config, store=memory.store)
     again.load_state_dict(lowered.state_dict())
@@ -199,7 +221,7 @@ async def test_what_a_tool_says_late_or_twice_is_no_word_of_the_users() -> None:
     for summarizer in (None, Noting()):
         memory = new_memory(config(background_ratio=None), summarizer=summarizer)
         await filled(memory, said)
-        segments = [str(msg.content) for msg in await nothing_lost(memory, said) if kind_of(msg) == "segment"]
+        segments = [str(msg.content) for msg in await nothing_lost(memory, said) if kind_of(msg) == "notes"]
         told = [line for segment in segments for line in segment.splitlines() if "evil.example" in line]
         assert not any(line.startswith(("- user:", "- From", "- [Result")) for line in told)
         assert not any("evil.example" in part for part in _sections(segments, "User instructions"))
@@ -226,8 +248,8 @@ def ran_much(tag: str) -> list[Dict]:
 
 
 async def lines_that_tell(memory: CompressedMemory, call: str) -> list[str]:
-    segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment"]
-    return [line for segment in segments for line in segment.splitlines() if f"{call} →" in line]
+    segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "notes"]
+    return [line for segment in segments for line in segment.splitlines() if call in line]
 
 
 async def test_what_a_standing_segment_tells_of_a_call_is_told_anew_once_it_changed() -> None:
@@ -236,26 +258,13 @@ async def test_what_a_standing_segment_tells_of_a_call_is_told_anew_once_it_chan
     await filled(memory, ran_much("b"))
     await memory.compress_now()
     failed = await lines_that_tell(memory, "check_rows.py")
-    assert failed == ["- bash: python check_rows.py → KeyError: 'row_12'"]
+    assert len(failed) == 1
+    assert failed[0].endswith("→ KeyError: 'row_12'")
     await filled(memory, ran("c", "python check_rows.py", "checked 12 rows\nall rows are fine"))
     await filled(memory, ran_much("d"))
     await memory.compress_now()
     told = await lines_that_tell(memory, "check_rows.py")
-    assert told == [*failed, "- bash: python check_rows.py → checked 12 rows | all rows are fine"]
-
-
-async def test_what_comes_back_with_another_tool_is_named_again() -> None:
-    memory = new_memory(config(8_000, keep_recent_count=0))
-    await filled(memory, [user("Mend the import."), *ran("a", "cat rows.txt", "batch_77 failed")])
-    await filled(memory, ran_much("b"))
-    await memory.compress_now()
-    found = json.dumps({"pattern": "failed"})
-    await filled(memory, [call("c", name="search", arguments=found), result("c", "again in batch_77")])
-    await filled(memory, ran_much("d"))
-    await memory.compress_now()
-    segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment"]
-    assert len(segments) == 2
-    assert all("batch_77" in segment for segment in segments)
+    assert told[-1] == "- bash python check_rows.py → checked 12 rows | all rows are fine"
 
 
 async def tasks_in_turn(memory: CompressedMemory, count: int, steps: int = 24) -> list[list[Msg]]:
@@ -282,18 +291,13 @@ async def test_what_the_agent_works_on_stands_in_the_view_however_long_it_takes(
 async def test_a_summary_of_the_work_on_a_request_stands_behind_it() -> None:
     """Else the model reads a request that it has worked on for long as one that nobody has begun."""
     memory = new_memory(config(4_000))
-    history: list[str] = []
-    between = 0
     for view in await tasks_in_turn(memory, 3):
         history = [msg.id for msg in await memory.get_history()]
         shown = [(msg.metadata or {}).get("compression", {}).get("covered_ids", [msg.id]) for msg in view]
         places = [max(map(history.index, covered)) for covered in shown]
         assert places == sorted(places)
-        request = max(n for n, msg in enumerate(view) if str(msg.content).startswith(REQUEST))
-        segments = [n for n, msg in enumerate(view) if kind_of(msg) == "segment"]
-        between += bool(segments) and segments[0] < request < segments[-1]
-    assert between  # of what was asked before, and of the work on this
-    assert request < segments[-1]
+    request = max(n for n, msg in enumerate(view) if str(msg.content).startswith(REQUEST))
+    assert request < max(n for n, msg in enumerate(view) if kind_of(msg) == "notes")
     again = new_memory(memory.config, store=memory.store)
     again.load_state_dict(memory.state_dict())
     assert to_openai(await again.get_memory()) == to_openai(await memory.get_memory())
@@ -336,6 +340,6 @@ async def test_a_search_shows_the_newest_match_first_whatever_left_the_view_last
     await memory.get_memory()
     await memory.compress_now()
     *_, offloaded = view = await good_view(memory)
-    assert [kind_of(msg) for msg in view] == [None, "segment", None, None, None, "stub"]
+    assert [kind_of(msg) for msg in view] == [None, "notes", None, None, None, "stub"]
     answer = await OffloadTools(memory).call("grep_offloaded", {"pattern": "^result-"})
     assert REF.findall(answer)[0] == provenance_of(offloaded)["ref"]

@@ -108,7 +108,7 @@ async def test_both_show_the_summary_that_one_paid_for(history: History) -> None
     said = turns(8)
     await filled(memories[0], said)
     view = await same_view(*memories)
-    assert "segment" in [kind_of(msg) for msg in view]
+    assert "notes" in [kind_of(msg) for msg in view]
     assert len(summarizer.requests) == 1
     for memory in memories:
         await nothing_lost(memory, said)
@@ -240,7 +240,7 @@ async def test_whoever_follows_reads_what_is_new_and_shows_what_a_late_one_shows
             ledgers = [memory._tracker.state.ledger for memory in (late, one, other)]
             assert all(ledger.edits() == ledgers[0].edits() for ledger in ledgers)
             assert all(sorted(ledger.refs()) == sorted(ledgers[0].refs()) for ledger in ledgers)
-    assert max(len(s.children) for s in other._tracker.state.ledger.segments()) > 1, "some were merged"
+    assert len(other._tracker.state.ledger.segments()) > 1, "one part followed the other"
     assert most <= 24, "what it knows is not read again"
     assert other.stats().history_tokens == one.stats().history_tokens
     await nothing_lost(other, said)

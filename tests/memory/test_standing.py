@@ -11,7 +11,7 @@ import pytest
 from context_compressor import CompressedMemory, Msg, from_openai
 from context_compressor.compression.labels import standing_section
 from context_compressor.messages.speech import standing_in
-from context_compressor.summarizers.extracts.passages import CHINESE, ENGLISH
+from context_compressor.summarizers.rules.lines import LABELS
 from tests.memory.scripted import (
     REF,
     Dict,
@@ -51,7 +51,7 @@ async def add(memory: CompressedMemory, *said: Dict) -> list[Msg]:
 def standing_lines(view: list[Msg]) -> list[str]:
     """Return the lines under the headings of users' standing words, in all segments."""
     lines, inside = [], False
-    for segment in (str(msg.content) for msg in view if kind_of(msg) == "segment"):
+    for segment in (str(msg.content) for msg in view if kind_of(msg) == "notes"):
         for line in segment.splitlines():
             inside = line in HEADINGS or (inside and line.startswith("- "))
             if inside and line not in HEADINGS:
@@ -67,7 +67,7 @@ async def merge(memory: CompressedMemory, times: int, tag: str = "m") -> list[Ms
     for n in range(20 * times):
         await add(memory, *turns(1, 20, f"{tag}{n}"))
         view = await good_view(memory)
-        seen |= {str(msg.content) for msg in view if kind_of(msg) == "segment"}
+        seen |= {str(msg.content) for msg in view if kind_of(msg) == "notes"}
         if len(seen) >= times:
             return view
     raise AssertionError(f"{len(seen)} segments were made")
@@ -89,8 +89,8 @@ async def test_a_single_one_is_kept_in_a_small_budget(rule: str):
 
 
 async def test_many_are_kept_by_event_after_event_in_a_budget_that_they_nearly_fill():
-    """A segment that would not fit beside the next one merges with it, before either is left a bare ref."""
-    memory = new(budget=530)
+    """They have half of the notes' room."""
+    memory = new(budget=1_000)
     rules = [f"Never send list {n} to the customer of shelf {n * 7}." for n in range(8)]
     await add(memory, user("Please begin."), assistant("Yes?"))
     for rule in rules:
@@ -183,10 +183,10 @@ async def seen(said: list[Dict], writer: Any = None, budget: int = 2_500) -> lis
 
 def user_spans(view: list[Msg]) -> list[str]:
     """Return what a view tells in users' words: their messages, lines of segments, standing words."""
-    labels = (f"- {ENGLISH.user}", f"- {CHINESE.user}")
+    labels = tuple(f"- {words.user}" for words in LABELS.values())
     spans = [*standing_lines(view)]
     for msg in view:
-        if kind_of(msg) == "segment":
+        if kind_of(msg) == "notes":
             spans += [line for line in str(msg.content).splitlines() if line.startswith(labels)]
         elif msg.role == "user":
             spans.append(str(msg.content))
@@ -206,7 +206,7 @@ def printed(seed: str, n: int, lines: int) -> str:
 async def test_other_outputs_of_the_same_size_leave_the_same_users_words(writer: Any):
     one = await seen(conversation([printed("alpha", n, 20) for n in range(14)]), writer)
     other = await seen(conversation([printed("omega", n, 20) for n in range(14)]), writer)
-    assert any(kind_of(msg) == "segment" for msg in one[-1])
+    assert any(kind_of(msg) == "notes" for msg in one[-1])
     for first, second in zip(one, other, strict=True):
         assert without_refs(user_spans(first)) == without_refs(user_spans(second))
 
@@ -239,10 +239,10 @@ async def test_no_text_of_a_tool_is_told_in_the_users_or_the_memorys_voice(write
     outputs = [f"{HOSTILE[n % len(HOSTILE)]}\n{printed('alpha', n, lines[n])}" for n in range(18)]
     for view in await seen(conversation(outputs), writer):
         assert not [span for span in user_spans(view) if "TOOLSAYS" in span]
-        for segment in (str(msg.content) for msg in view if kind_of(msg) == "segment"):
+        for segment in (str(msg.content) for msg in view if kind_of(msg) == "notes"):
             headings = [line for line in segment.splitlines() if line.startswith(("#", "["))]
             assert len(headings) == len(set(headings))
-            assert segment.count("Summary by the memory") <= 1
+            assert len(re.findall("(?:Notes|Summary) by the memory", segment)) <= 1
             notes = segment.partition("\n## Notes")[2]
             assert "TOOLSAYS" not in notes
 
@@ -318,22 +318,14 @@ async def test_an_answered_request_stands_as_done_and_never_as_goal_or_instructi
         await add(memory, assistant(done.format(e=100 + n, n=n)))
     await add(memory, user("Thank you. / 谢谢。"))
     view = await good_view(memory)
-    segments = [str(msg.content) for msg in view if kind_of(msg) == "segment"]
+    segments = [str(msg.content) for msg in view if kind_of(msg) == "notes"]
     assert segments
     assert standing_lines(view) == []
-    answered = (f"({ENGLISH.answered})", f"({CHINESE.answered})")
     for segment in segments:
-        log = segment.partition(f"## {ENGLISH.log}\n")[2] or segment.partition(f"## {CHINESE.log}\n")[2]
-        log = log.partition("\n\n## ")[0]
-        assert log
-        asked = [line for line in segment.splitlines() if re.search(r"(?:to supplier|供应商) S\d", line)]
-        assert all(line in log for line in asked), "only where what was said is told in order"
-        assert all(line.endswith(answered) for line in asked[:-1])
-        # Of the last one the answer may not have left with it: then it stands further on in the view.
-        for line in asked[-1:]:
-            paid = re.search(r"S(\d{3})", line)
-            assert paid
-            assert line.endswith(answered) or f"R-{paid[1]}" in wire_text(view)
+        done = [part for part in segment.split("\n## ") if part.startswith(("Done\n", "已完成\n"))]
+        asked = re.findall(r"^.*(?:to supplier|供应商) S\d.*$", segment, re.MULTILINE)
+        assert asked
+        assert all(line in "".join(done) for line in asked)
 
 
 def test_what_the_tests_call_rules_are_standing():

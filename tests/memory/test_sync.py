@@ -588,7 +588,7 @@ async def test_nor_is_a_view_whose_summary_was_joined_with_another_message() -> 
     await memory.sync(said)
     view = to_openai(await memory.get_memory())
     joined = in_turn(view)
-    assert [message for message in joined if "[Summary by" in message["content"] and message not in view]
+    assert [message for message in joined if "[Notes by" in message["content"] and message not in view]
     before = await memory.get_history()
     with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
         await memory.sync([*joined, user("on")])

@@ -104,7 +104,7 @@ async def test_a_form_of_ones_own_reads_and_writes() -> None:
     lines = [f"line {number} " + "word " * 50 for number in range(40)]
     view = await memory.view(lines, form=form)
     assert view[-1] is lines[-1]
-    assert any(line.startswith("[Summary by the memory") for line in view)
+    assert any(line.startswith("[Notes by the memory") for line in view)
     with pytest.raises(InvalidArgumentError, match="form: expected 'chat'"):
         await memory.view(lines, form="runes")  # type: ignore[arg-type]
 

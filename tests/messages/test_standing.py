@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg, segment_metadata, staying_metadata
-from context_compressor.messages.speech import is_rule, quotes_prose, standing_in, weight_of
+from context_compressor.messages.speech import is_rule, quotes_prose, standing_in
 
 
 def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:
@@ -266,14 +266,6 @@ def test_what_the_memory_put_into_a_view_is_not_read(metadata: dict[str, Any]):
     assert standing(RULE, metadata=metadata) == ()
 
 
-def test_weight_is_that_of_values_rules_and_labels():
-    assert weight_of("so it goes") == 0
-    assert weight_of("Never.") == 20
-    assert weight_of("depot: green") == 15
-    assert weight_of("it is 4711") == 4
-    assert weight_of("Depot: never more than 4711") == 15 + 20 + 4
-
-
 @pytest.mark.parametrize(
     "piece",
     [
@@ -303,7 +295,6 @@ def test_two_hundred_thousand_hostile_characters_are_read(piece: str):
     text = piece * (200_000 // len(piece))
     assert len(standing(text)) <= 1
     assert not is_rule(text)
-    weight_of(text)
 
 
 LINES = st.sampled_from(

@@ -104,8 +104,9 @@ async def test_no_view_waits_for_a_receiver_that_hangs_or_fails(caplog: pytest.L
     assert memory.stats().to_hand_over > 1
     with caplog.at_level(logging.WARNING):
         receiver.gate.set()
-        await talk(memory, range(20, 40))
-        await memory.compress_now()
+        for number in range(20, 60):
+            await talk(memory, range(number, number + 1))
+            await asyncio.sleep(0.001)  # whoever hands over is a task of its own
         await settled(memory)
     assert memory.stats().hand_over_failures == 2
     told = [record.getMessage() for record in caplog.records if "handed over" in record.getMessage()]
@@ -120,10 +121,12 @@ async def test_a_receiver_that_takes_too_long_is_given_up_until_later() -> None:
     receiver.gate.clear()
     async with CompressedMemory(max_total_tokens=BUDGET, hand_over=receiver) as memory:
         await talk(memory, range(20))
-    assert memory.stats().hand_over_failures >= 1
+        async with asyncio.timeout(30):
+            while not memory.stats().hand_over_failures:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
     assert receiver.taken == []
     receiver.gate.set()
-    await memory.compress_now()
+    await talk(memory, range(20, 40))
     await settled(memory)
     assert receiver.ids == [id for ids in left(memory).values() for id in ids]
 
@@ -163,7 +166,7 @@ async def test_a_crash_loses_nothing(tmp_path: Path, dies: str) -> None:
     async with SQLAlchemyMemory(f"sqlite+aiosqlite:///{database}") as base:
         memory = CompressedMemory(base, store=FileOffloadStore(tmp_path / "texts"), max_total_tokens=BUDGET)
         await memory.get_memory()
-        assert len(left(memory)) > 2
+        assert len(left(memory)) > 1
         assert dict(taken) == left(memory)
         # Which is why the ref is the key: what was taken when the process died is handed over again.
         assert len(taken) == len(left(memory)) + (dies == "after")

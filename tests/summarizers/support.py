@@ -28,8 +28,11 @@ class PieceCounter:
 class Scripted:
     """Return the given results in order, the last one again and again; exceptions among them are raised."""
 
-    def __init__(self, *results: object, remote: bool = True) -> None:
+    def __init__(
+        self, *results: object, remote: bool = True, edits: bool = False, rewrites: bool = False
+    ) -> None:
         self.remote = remote
+        self.writes_edits, self.rewrites_notes = edits, rewrites
         self.requests: list[SummaryRequest] = []
         self._results = list(results)
 

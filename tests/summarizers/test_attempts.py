@@ -6,11 +6,9 @@ import pytest
 
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers.attempts import attempt_budget, current_attempts, take_attempt
-from context_compressor.summarizers.checking import summarize_checked
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
-from context_compressor.summarizers.fallback import FallbackSummarizer
+from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.openai import OpenAISummarizer
-from context_compressor.summarizers.parts import InParts
+from context_compressor.summarizers.writing import NotesWriter
 from tests.summarizers.support import PieceCounter, Scripted, request, user
 from tests.support.model_server import ModelServer, completion, status
 
@@ -18,8 +16,8 @@ GOOD = "## Goal\n- fix parse_date"
 ASKED = request(user("Please fix parse_date in src/utils/dates.py. " * 20), max_tokens=80)
 
 
-async def checked(summarizer, asked=ASKED):
-    return await summarize_checked(summarizer, asked, PieceCounter(), replaced_tokens=10_000)
+async def write(summarizer, asked=ASKED, piece_tokens=None):
+    return await NotesWriter(summarizer, PieceCounter(), None, piece_tokens).write(asked, Notes())
 
 
 def model(server: ModelServer, **kw) -> OpenAISummarizer:
@@ -56,9 +54,9 @@ async def test_who_finds_none_left_says_why_the_last_failed():
         server.script(status(500))
         with attempt_budget(2):
             with pytest.raises(SummarizerError, match="HTTP 500"):
-                await checked(model(server, max_retries=5))
+                await write(model(server, max_retries=5))
             with pytest.raises(SummarizerError, match=r"the 2 attempts .* used up; the last .*HTTP 500"):
-                await checked(model(server))
+                await write(model(server))
 
 
 async def test_tasks_and_threads_share_the_budget_of_their_event_and_of_no_other():
@@ -78,7 +76,7 @@ async def test_retries_of_all_calls_share_it():
         with attempt_budget(4) as budget:
             for _ in range(5):
                 with pytest.raises(SummarizerError):
-                    await checked(model(server, max_retries=2))
+                    await write(model(server, max_retries=2))
         assert len(server.requests) == budget.taken == 4
 
 
@@ -86,7 +84,7 @@ async def test_the_last_failure_is_told_rather_than_the_empty_budget():
     async with ModelServer() as server:
         server.script(status(503))
         with attempt_budget(2), pytest.raises(SummarizerError, match="HTTP 503"):
-            await checked(model(server, max_retries=9))
+            await write(model(server, max_retries=9))
         assert len(server.requests) == 2
 
 
@@ -94,62 +92,44 @@ async def test_a_refused_parameter_costs_an_attempt_as_well():
     async with ModelServer() as server:
         server.script(status(400, "Unsupported parameter: max_tokens", param="max_tokens"), completion(GOOD))
         with attempt_budget(5) as budget:
-            await checked(model(server))
+            await write(model(server))
         assert budget.taken == len(server.requests) == 2
 
 
-async def test_the_second_try_of_a_summary_that_is_too_long_costs_one_and_is_done_without():
-    long = GOOD + "\n- more" * 100
-    summarizer = Scripted(long)
+async def test_a_second_answer_costs_one_and_is_done_without():
+    summarizer = Scripted(GOOD + "\n- more" * 100, edits=True)
     with attempt_budget(1):
-        summary = await checked(summarizer)
+        written = await write(summarizer)
     assert len(summarizer.requests) == 1
-    assert PieceCounter().count_text(summary.text) <= 80
+    assert PieceCounter().count_text(written.notes.text()) <= 80
 
 
 async def test_a_summariser_that_knows_nothing_of_it_is_charged_by_the_caller_once_a_call():
-    for wrap in (lambda s: s, lambda s: InParts(s, PieceCounter())):
-        summarizer = Scripted(GOOD)
-        with attempt_budget(1) as budget:
-            await checked(wrap(summarizer))
-            assert budget.taken == 1
-            with pytest.raises(SummarizerError, match="used up"):
-                await checked(wrap(summarizer))
-        assert len(summarizer.requests) == 1
+    summarizer = Scripted(GOOD)
+    with attempt_budget(1) as budget:
+        await write(summarizer)
+        assert budget.taken == 1
+        with pytest.raises(SummarizerError, match="used up"):
+            await write(summarizer)
+    assert len(summarizer.requests) == 1
 
 
 async def test_a_provider_is_not_charged_twice():
     async with ModelServer() as server:
         with attempt_budget(9) as budget:
-            await checked(InParts(model(server), PieceCounter()))
+            await write(model(server))
         assert budget.taken == len(server.requests) == 1
 
 
 async def test_what_stays_in_the_process_costs_nothing():
     with attempt_budget(0):
-        await checked(InParts(ExtractiveSummarizer(PieceCounter()), PieceCounter()))
+        await write(Scripted(GOOD, remote=False))
 
 
-async def test_a_chain_goes_on_to_what_costs_nothing():
-    remote = Scripted(GOOD)
-    chain = FallbackSummarizer(remote, ExtractiveSummarizer(PieceCounter()), counter=PieceCounter())
-    with attempt_budget(0):
-        assert (await checked(chain)).text
-    assert remote.requests == []
-    with attempt_budget(1) as budget:
-        assert (await checked(chain)).text == GOOD
-        assert budget.taken == 1
-
-
-async def test_parts_draw_from_it_too():
+async def test_pieces_draw_from_it_too():
     asked = request(*(user(f"MSG{i} " + "word " * 200) for i in range(20)), max_tokens=100)
     async with ModelServer() as server:
         server.script(completion(GOOD), completion(GOOD), status(500))
-        parts = InParts(model(server, max_input_tokens=2_000, max_retries=5), PieceCounter())
-        with (
-            attempt_budget(8) as budget,
-            pytest.raises(SummarizerError, match=r"part \d+ of \d+: .*HTTP 500"),
-        ):
-            await checked(parts, asked)
-        # The first failure ends the parts that are on their way, some before they are sent.
-        assert len(server.requests) <= budget.taken <= 8
+        with attempt_budget(8) as budget, pytest.raises(SummarizerError, match="HTTP 500"):
+            await write(model(server, max_retries=2), asked, 1_000)
+        assert len(server.requests) == budget.taken == 5

@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.summarizers.cutting import cut, cut_middle, cut_to_tokens, drop_torn_end, fill_tokens
+from context_compressor.summarizers.cutting import cut, cut_middle, cut_to_tokens, drop_torn_end
 from tests.summarizers.support import PieceCounter
 
 counter = PieceCounter()
@@ -40,21 +40,6 @@ def test_a_text_without_sentences_is_cut_between_characters():
 
 def test_nothing_is_left_where_nothing_fits():
     assert cut_to_tokens("word " * 10, 0, counter) == ""
-
-
-def test_lines_full_of_tokens_are_filled_as_far_as_there_is_room():
-    """All of them go into the characters guessed at first, and each costs more tokens than the guess."""
-    lines = [f"P{n}-{n}-{n}" for n in range(100, 200)]
-
-    def write(room: float) -> tuple[str, bool]:
-        chosen = lines[: int(room) // 12]
-        return "\n".join(chosen), len(chosen) == len(lines)
-
-    whole = counter.count_text("\n".join(lines))
-    for max_tokens in (whole - 1, whole * 3 // 4, whole // 2):
-        chosen = fill_tokens(write, max_tokens, counter)
-        assert chosen is not None
-        assert 0.6 * max_tokens < counter.count_text(chosen) <= max_tokens
 
 
 @given(

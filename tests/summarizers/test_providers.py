@@ -16,8 +16,9 @@ from context_compressor.errors import (
 )
 from context_compressor.summarizers.attempts import Paid, attempt_budget
 from context_compressor.summarizers.checking import summarize_checked
-from context_compressor.summarizers.parts import InParts
+from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import build_prompt
+from context_compressor.summarizers.writing import NotesWriter
 from tests.summarizers.providers import ASKED, GOOD, KEY, PROVIDERS, Provider
 from tests.summarizers.support import PieceCounter, request, user
 from tests.support.model_server import (
@@ -242,19 +243,20 @@ class TestOverflow:
         assert caught.value.limit_tokens == limit
         assert len(server.requests) == 1
 
-    async def test_it_is_then_summarised_in_parts(self, server: ModelServer, provider: Provider):
+    async def test_it_is_then_asked_in_pieces(self, server: ModelServer, provider: Provider):
         server.script(context_length_exceeded(4_000), completion(GOOD, usage=(100, 10)))
         asked = request(*(user(f"MSG{i} " + "word " * 200) for i in range(20)), max_tokens=100)
-        summary = await InParts(provider.make(server), PieceCounter()).summarize(asked)
+        written = await NotesWriter(provider.make(server), PieceCounter(), None).write(asked, Notes())
         sent = [provider.messages(received)[1]["content"] for received in server.requests]
         assert len(sent) > 3
         assert all(any(f"MSG{i} " in prompt for prompt in sent[1:]) for i in range(20))
-        assert summary.input_tokens == 100 * (len(sent) - 1)
+        assert written.paid.input_tokens == 100 * (len(sent) - 1)
         assert all(PieceCounter().count_text(prompt) < 4_000 for prompt in sent[1:])
 
     async def test_a_known_limit_is_kept_from_the_first(self, server: ModelServer, provider: Provider):
         asked = request(*(user(f"MSG{i} " + "word " * 200) for i in range(20)), max_tokens=100)
-        await InParts(provider.make(server, max_input_tokens=3_000), PieceCounter()).summarize(asked)
+        writer = NotesWriter(provider.make(server, max_input_tokens=3_000), PieceCounter(), None)
+        await writer.write(asked, Notes())
         sent = [provider.messages(received) for received in server.requests]
         assert all(PieceCounter().count_text(m[0]["content"] + m[1]["content"]) < 3_000 for m in sent)
 

@@ -21,7 +21,7 @@ from context_compressor.summarizers.sections import (
         ),
         *(("**Goal:**", "goal"), ("# FAILURES", "failures"), ("3. State and next steps", "state")),
         *(("### 已完成：", "done"), ("## Something else", None), ("Goal", None), ("- done", None)),
-        *(("## Facts and values", "done"), ("## In progress", "state"), ("## Next steps", "state")),
+        *(("## In progress", "state"), ("## Next steps", "state")),
         ("## 用户的指示与约束", "instructions"),
     ],
 )

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.summarizers.parts import count_material, split_messages, split_text
+from context_compressor.summarizers.pieces import count_material, split_messages, split_text
 from tests.summarizers.support import PieceCounter, assistant, call, result, segment, user
 
 COUNTER = PieceCounter()

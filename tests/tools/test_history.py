@@ -86,6 +86,6 @@ async def test_what_fails_is_told() -> None:
 
 async def test_a_note_with_nothing_to_compress_is_told_to_be_lost() -> None:
     tools = OffloadTools(Compressible())
-    nothing = "Nothing to compress: what is there is the latest, or summarised already."
+    nothing = "Nothing to compress: what is there is the latest, or noted already."
     assert await tools.call("compress_context") == nothing
     assert await tools.call("compress_context", {"keep": "x"}) == f"{nothing} The note was not kept."

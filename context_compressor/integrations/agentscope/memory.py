@@ -77,27 +77,28 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     `get_memory` returns a view that never exceeds the budget and that each of AgentScope's formatters takes;
     the history stays whole in `base`. Messages are AgentScope's `Msg`, in and out, and come back field for
     field where nothing was changed; `add` also takes what `from_openai` returns. What stands in for others
-    says so in `metadata["compression"]`; the id of a segment stands for all the messages that it covers, in
+    says so in `metadata["compression"]`; the id of the notes stands for all the messages that they cover, in
     `delete` and `update_messages_mark`.
 
     Works without `async with`, which an agent does not use. `compressed` is the `CompressedMemory` behind it,
     another one after a state with texts in another directory was loaded.
 
     Args:
-        model: an AgentScope chat model, the agent's own say, which then writes the summaries.
+        model: an AgentScope chat model, the agent's own say, which then writes the notes.
         reme_config_path: here for its place among the arguments; there is no such file any more.
         working_summary_mode: "compact", "compress" or "auto"; see `CompressionConfig.mode`.
         compact_ratio_threshold: see `CompressionConfig`, as for those that follow.
         max_total_tokens: tokens that the whole view may cost.
         max_tool_message_tokens: tokens above which an older tool result is moved out.
-        group_token_threshold: tokens that one summary covers at most; None or 0: no bound.
+        group_token_threshold: tokens of messages that one request for notes holds at most; None or 0: no
+            bound.
         keep_recent_count: messages at the end that stay as they are; None: 10, or fewer large ones.
         store_dir: a directory for texts that leave the view, which several memories may share.
         base: where the history lives: AgentScope's `InMemoryMemory`, `AsyncSQLAlchemyMemory`, `RedisMemory`,
             or a `MemoryBase` of this library; its `InMemoryMemory` when None.
         config: all thresholds at once, instead of single ones.
         store: an offload store, instead of `store_dir`; an `InMemoryOffloadStore` when both are None.
-        summarizer: who writes summaries: "own": `model`; "rules": no model; a chat model or a summariser,
+        summarizer: who writes notes: "own": `model`; "rules": no model; a chat model or a summariser,
             instead of `model`; None: `model`, or no model.
         counter: measures messages; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`.
@@ -142,7 +143,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         is_object = summarizer is not None and not isinstance(summarizer, str)
         _check_apart(model=model, summarizer=summarizer if is_object else None)
         if summarizer is None and model is None:
-            logger.info("no model is given, so rules write the summaries; model= names the one to ask")
+            logger.info("no model is given, so rules write the notes; model= names the one to ask")
         _check_apart(store_dir=store_dir, store=store)
         thresholds = {
             "working_summary_mode": working_summary_mode,
@@ -205,7 +206,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         await to_its_end(self.compressed.add(messages, marks=marks, **kwargs))
 
     async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
-        """Delete messages and return how many were there; a segment's id stands for all that it covers."""
+        """Delete messages and return how many were there; the notes' id stands for all that they cover."""
         return await self.compressed.delete(msg_ids, **kwargs)
 
     delete_by_mark = _of_compressed(CompressedMemory.delete_by_mark)
@@ -242,7 +243,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     def _register_tools(self) -> None:
         """Give the agent its tools once something has left the view; it asks for tools after its memory."""
         stats = self.compressed.stats()
-        if self._toolkit is not None and (stats.offloaded or stats.segments) and has_room(self._toolkit):
+        if self._toolkit is not None and (stats.offloaded or stats.noted) and has_room(self._toolkit):
             register_offload_tools(self._toolkit, self)
             self._toolkit = None
 

@@ -32,7 +32,7 @@ class LongTask:
         """The lines of the pages that were read back."""
 
     def __call__(self, messages: list[dict[str, Any]]) -> Reply:
-        if "You write the memory of an AI agent" in text_of(messages[0]):
+        if "You write the notes of an AI agent" in text_of(messages[0]):
             return answer(SUMMARY)
         self.turn += 1
         last = text_of(messages[-1])

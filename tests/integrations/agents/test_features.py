@@ -64,7 +64,7 @@ async def test_structured_output_comes_through_many_replies(wire: Wire, stream: 
             assert reply.metadata == {"courier": "Ilse", "parcels": 117}
             assert "It was Ilse" in str(reply.get_text_content())
         await assert_sound(server, memory)
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
     assert hints_in(server) == [5, 11, 17, 28]
     assert not any("system-hint" in str(msg.get_text_content()) for msg in await memory.get_history())
 
@@ -137,7 +137,7 @@ async def test_reasoning_is_kept_in_the_history_and_never_sent(
     history = await memory.get_history()
     kept = [block["thinking"] for msg in history for block in msg.get_content_blocks("thinking")]
     assert kept == [*thoughts, "That was the last."]
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
 
 
 class Notes(LongTermMemoryBase):
@@ -207,7 +207,7 @@ async def test_what_is_retrieved_does_not_take_the_place_of_the_request(found_by
             for received in server.requests[asked:]:
                 assert request in map(text_of, received.messages)
         await assert_sound(server, memory)
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
 
 
 def calls_of(msg: Msg) -> list[str]:
@@ -254,7 +254,7 @@ async def test_agentscopes_own_compression_and_ours_work_on_one_memory(
         assert (await agent(user("Read every log."))).get_text_content() == "All were read."
         await assert_sound(server, memory)
     assert script.summaries > 1
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
     history = await memory.get_history()
     marked = {msg.id for msg in await memory.compressed.base.get_memory(mark="compressed")}
     summarised = {call for msg in history if msg.id in marked for call in calls_of(msg)}

@@ -90,7 +90,7 @@ async def test_interrupted_in_the_first_of_three_calls_it_goes_on_with_ours_only
         assert (await agent(user("Go on."))).get_text_content() == "All were read."
         assert isinstance(memory, WatchedMemory)
         await assert_sound(server, memory)
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
 
 
 @on_every_wire
@@ -152,11 +152,11 @@ async def test_interrupted_while_the_memory_summarises_it_goes_on(wire: Wire, de
         memory = WatchedMemory(SMALL_BUDGET, summarizer=wire.summarizer(server))
         agent = make_agent(wire, model, make_toolkit(depots), memory, max_iters=30)
         await interrupted(agent, server.started, by_the_agents_method)
-        assert memory.stats().segments == 0
+        assert memory.stats().noted == 0
         server.release()
         assert (await agent(user("Go on."))).get_text_content() == "All were read."
         await assert_sound(server, memory)
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
     assert summaries > 1
 
 

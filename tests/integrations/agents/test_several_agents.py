@@ -95,7 +95,7 @@ async def test_two_agents_in_a_hub_hear_each_other_and_keep_their_own_histories(
             (msg.id, msg.content) for msg in said if not msg.has_content_blocks("tool_use")
         ]
         assert len(heard) == 4
-        assert memories[name].stats().segments > 0
+        assert memories[name].stats().noted > 0
 
 
 @on_every_wire
@@ -135,7 +135,7 @@ async def test_an_agent_called_from_anothers_tool_shares_nothing_with_it(
     assert len(helpers) == 2
     refs = await leading.reachable_refs()
     for helper in helpers:
-        assert helper.stats().segments > 0
+        assert helper.stats().noted > 0
         foreign = [ref for ref in await helper.reachable_refs() if ref not in refs]
         assert foreign
         for ref in foreign:
@@ -165,6 +165,6 @@ async def test_an_agent_saved_in_the_middle_goes_on_elsewhere_with_the_same_view
         await assert_sound(server, memory, loaded)
     assert len(server.requests) == 3 * 13
     assert server.requests[13].messages == server.requests[26].messages
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
     for ref in await loaded.reachable_refs():
         assert await loaded.read_ref(ref)

@@ -72,7 +72,7 @@ async def test_parallel_calls_whose_results_arrive_in_reverse_are_one_exchange(
     results = [block["id"] for msg in history for block in msg.get_content_blocks("tool_result")]
     calls = [[block["id"] for block in msg.get_content_blocks("tool_use")] for msg in history]
     assert results == [id for ids in calls for id in reversed(ids)]
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
 
 
 @pytest.mark.variants(2)
@@ -101,7 +101,7 @@ async def test_what_goes_wrong_in_a_call_is_answered_and_the_agent_goes_on(
         agent = make_agent(wire, model, make_toolkit(depots), memory, max_iters=30)
         assert (await agent(user("Try everything."))).get_text_content() == "Some of it went wrong."
         await assert_sound(server, memory)
-    assert memory.stats().segments > 0
+    assert memory.stats().noted > 0
 
 
 @on_every_wire

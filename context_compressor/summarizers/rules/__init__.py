@@ -1,0 +1,1 @@
+"""The notes: one text that stands for all that left the view."""

@@ -1,0 +1,189 @@
+"""The notes without a model: the best candidates, as lines in order, and what is missing. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from context_compressor.summarizers.rules.choice import Candidate, Chooser, Heading, chosen, order_of
+from context_compressor.summarizers.rules.reading import Call, Source, read_steps
+from context_compressor.tokens.counter import TokenCounter
+
+KEPT_TIMES = 4
+"""How many times the room the candidates of older parts fill together."""
+_MOST_STRETCHES = 256
+_ROUNDS = 4
+_NAMED = 2
+_SPEAKERS = ("user", "agent", "instruction")
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The words of ours, in the conversation's language."""
+
+    user: str = "User"
+    instruction: str = "Instruction"
+    agent: str = "Agent"
+    failed: str = "FAILED"
+    message: str = "message"
+    messages: str = "messages"
+    others: str = "more"
+    missing: str = "not shown"
+
+
+LABELS = {
+    "en": Labels(),
+    "zh": Labels("用户", "指示", "助手", "失败", "条消息", "条消息", "条其他", "未列出"),
+}
+
+
+class Stretch(NamedTuple):
+    """Neighbouring messages, and how many of them there are of each kind; a result goes with its call."""
+
+    first: int
+    last: int
+    kinds: tuple[tuple[str, int], ...]
+
+
+def stretches_of(sources: Iterable[Source]) -> tuple[Stretch, ...]:
+    """Return what kinds of messages a part holds: a stretch for each message."""
+    places: dict[int, Counter[str]] = {}
+    for step in read_steps(sources):
+        kinds = places.setdefault(step.place, Counter())
+        if isinstance(step, Call):
+            kinds[step.name or "call"] += 1
+            del kinds["agent"]  # what was said beside calls is no message of its own
+        elif not kinds:
+            kinds[step.speaker] += 1
+    return tuple(Stretch(place, place, tuple(kinds.items())) for place, kinds in places.items())
+
+
+def fold_stretches(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Return stretches, the oldest of which are joined until there are at most 256."""
+    kept = list(stretches)
+    while len(kept) > _MOST_STRETCHES:
+        half = len(kept) // 4 * 2
+        pairs = zip(kept[:half:2], kept[1:half:2], strict=True)
+        joined = [Stretch(a.first, b.last, tuple((_kinds(a) + _kinds(b)).items())) for a, b in pairs]
+        kept = joined + kept[half:]
+    return tuple(kept)
+
+
+def _kinds(stretch: Stretch) -> Counter[str]:
+    return Counter(dict(stretch.kinds))
+
+
+def kept(candidates: Iterable[Candidate], room_tokens: int) -> tuple[Candidate, ...]:
+    """Return the candidates of older parts that the ledger keeps: at most four times the room."""
+    return tuple(chosen(candidates, KEPT_TIMES * room_tokens))
+
+
+def notes_by_rules(
+    candidates: Sequence[Candidate],
+    *,
+    room_tokens: int,
+    counter: TokenCounter,
+    told: Sequence[Stretch] = (),
+    beside: Sequence[str] = (),
+    language: str = "en",
+) -> list[tuple[Heading, str]]:
+    """Return the lines of the notes, each with its heading, in at most so many tokens.
+
+    Args:
+        candidates: those of all parts.
+        room_tokens: what the lines may cost.
+        counter: counts it.
+        told: the stretches of all parts, by which gaps are told.
+        beside: lines that stand in the notes already.
+        language: "en" or "zh".
+    """
+    if room_tokens <= 0:
+        return []
+    chooser, squeeze = Chooser(candidates, beside), 1.0
+    lines: list[tuple[Heading, str]] = []
+    for _ in range(_ROUNDS):
+        best = chooser.chosen(room_tokens, squeeze=squeeze)
+        lines = list(_lines(best, told, LABELS[language]))
+        used = counter.count_text("\n".join(line for _, line in lines))
+        if used <= room_tokens:
+            break
+        # Users' words have their own room: only the others give way.
+        squeeze *= max(0.0, 0.97 - 1.5 * (used - room_tokens) / room_tokens)
+    while lines and counter.count_text("\n".join(line for _, line in lines)) > room_tokens:
+        lines.pop(0)  # a room for a line or two
+    return lines
+
+
+def _lines(
+    candidates: Sequence[Candidate], told: Sequence[Stretch], labels: Labels
+) -> Iterator[tuple[Heading, str]]:
+    lines = [list(line) for _, line in groupby(candidates, key=lambda one: order_of(one)[:2])]
+    log = [line for line in lines if line[0].heading == "done"]
+    gaps = _gaps(log, told)
+    calls: Counter[str] = sum(map(_kinds, told), Counter())
+    for line, gap in zip(log, gaps, strict=False):
+        if gap:
+            yield "done", _gap_text(gap, calls, labels)
+        yield "done", _line_text(line, labels)
+    if len(gaps) > len(log) and gaps[-1]:
+        yield "done", _gap_text(gaps[-1], calls, labels)
+    for line in lines:
+        if line[0].heading != "done":
+            yield line[0].heading, _line_text(line, labels)
+
+
+def _gaps(lines: Sequence[Sequence[Candidate]], told: Sequence[Stretch]) -> list[Counter[str]]:
+    """Return what is not told before each line, and behind the last."""
+    gaps: list[Counter[str]] = [Counter() for _ in range(len(lines) + 1)]
+    places = [line[0].place for line in lines]
+    for stretch in told:
+        begin, end = bisect_left(places, stretch.first), bisect_right(places, stretch.last)
+        gaps[begin] += _kinds(stretch) - Counter(line[0].kind for line in lines[begin:end])
+    for number, line in enumerate(lines):
+        left, kind = line[0].times - 1, line[0].kind
+        for gap in gaps[number::-1]:  # the calls that this line stands for are told
+            taken = min(left, gap[kind])
+            gap[kind] -= taken
+            left -= taken
+    return [+gap for gap in gaps]
+
+
+def _gap_text(gap: Counter[str], calls: Counter[str], labels: Labels) -> str:
+    """Return a short line on what is not told: how many, and which of the tools that were called least."""
+    tools = sorted((kind for kind in gap if kind not in _SPEAKERS), key=lambda kind: (calls[kind], kind))
+    named = [f"{gap[kind]} × {kind}" for kind in tools[:_NAMED]]
+    if others := gap.total() - sum(gap[kind] for kind in tools[:_NAMED]):
+        named.append(
+            f"{others} {labels.others if named else labels.message if others == 1 else labels.messages}"
+        )
+    return f"… {', '.join(named)} {labels.missing}"
+
+
+def _line_text(line: Sequence[Candidate], labels: Labels) -> str:
+    first = line[0]
+    is_said = first.kind in _SPEAKERS
+    joint = " " if is_said else " | "
+    text, following = "", 0
+    for one in line:
+        if one.piece != following:
+            text += f"{joint if text else ''}…"
+        if one.text:
+            text += f"{' ' if text.endswith('…') else joint if text else ''}{one.text}"
+        following = one.piece + 1
+    if following < first.pieces:
+        text += " …"
+    if is_said:
+        label = {"user": labels.user, "agent": labels.agent}.get(first.kind, labels.instruction)
+        head = f"{label} {first.subject}".rstrip()
+        return f'{head}: "{text}"' if first.said_by_user else f"{head}: {text}"
+    if first.heading == "state":
+        return text
+    count = f"{first.times} × " if first.times > 1 else ""
+    subject = f"{first.since} … {first.subject}" if first.since not in ("", first.subject) else first.subject
+    failed = f" {labels.failed}" if first.failed else ""
+    head = f"{count}{first.kind} {subject}".rstrip()
+    return f"{head}{failed} → {text}" if any(one.text for one in line) else head

@@ -1,0 +1,445 @@
+"""Writing notes: one writer is asked for one part, in pieces one after the other where it is long."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from context_compressor.errors import (
+    SummarizerError,
+    SummarizerOverflowError,
+    SummaryRejectedError,
+)
+from context_compressor.messages.msg import Msg, is_segment, is_staying, segment_metadata
+from context_compressor.messages.speech import quotes_prose
+from context_compressor.summarizers.attempts import Paid, current_attempts, paying
+from context_compressor.summarizers.checking import (
+    MadeUpError,
+    ask,
+    asked_again,
+    check_summary,
+    check_values,
+    reported,
+)
+from context_compressor.summarizers.cutting import cut_to_tokens
+from context_compressor.summarizers.notes import Faulty, Notes, edits_told
+from context_compressor.summarizers.pieces import split_messages
+from context_compressor.summarizers.prompts import build_prompt, material_text
+from context_compressor.summarizers.protocol import (
+    RULES,
+    Summarizer,
+    Summary,
+    SummaryRequest,
+    name_of,
+    writer_of,
+)
+from context_compressor.summarizers.provider import answer_room
+from context_compressor.summarizers.rules.candidates import MOST_TOKENS, candidates_of
+from context_compressor.summarizers.rules.lines import fold_stretches, kept, notes_by_rules, stretches_of
+from context_compressor.summarizers.rules.reading import Source
+from context_compressor.summarizers.sections import is_chinese, is_placeholder
+from context_compressor.summarizers.values import MARK, Shown, unmarked
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop, text_characters
+
+LEAST_SHARE = 1 / 4
+"""So much of the room rules have beside what a model wrote, if they have as much to tell; and so much has a
+text that is added to notes which fill it."""
+MIN_ROOM_TOKENS = 128
+"""In smaller pieces the task would take more room than the messages."""
+_FILL = 0.9
+"""How much of a limit is used: the model's vocabulary is not our counter's."""
+_CHAT_TOKENS = 16
+_LEAST_ROOM = 64
+_ROUNDS = 3
+_MADE_UP = (
+    "Your last edits named what the material does not hold: {values}. "
+    "Answer again, with names and values as they stand there."
+)
+_FAULTY = (
+    "Of your last edits these could not be made, all others are made. Answer with these, mended:\n{faults}"
+)
+_TOO_LONG = (
+    "The notes take {tokens} tokens now; {room} are allowed. Shorten and drop lines, by edits, until they "
+    "fit: what matters least for going on."
+)
+_MOST_NAMED = 30
+_NO_QUOTES = str.maketrans("", "", '"“”「」«»')
+"""A quote without its marks."""
+_BETWEEN = "\n\n"
+"""What stands between lines that are checked together; no line holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Notes that somebody wrote, and what that took."""
+
+    notes: Notes
+    paid: Paid
+
+
+class NotesWriter:
+    """Ask one summariser to bring notes up to date.
+
+    One with `writes_edits` answers with edits; one with `rewrites_notes` with a text that replaces all lines.
+    What another writes is added behind them, which it reads as what stays in the view. What is more than it
+    reads, by `max_input_tokens`, by `piece_tokens` or by its `SummarizerOverflowError`, it is given in
+    pieces, one after the other.
+
+    Args:
+        summarizer: who is asked.
+        counter: measures.
+        timeout_seconds: for one part; None waits for ever.
+        piece_tokens: what one request may hold of what leaves; None: no bound.
+    """
+
+    def __init__(
+        self,
+        summarizer: Summarizer,
+        counter: TokenCounter,
+        timeout_seconds: float | None,
+        piece_tokens: int | None = None,
+    ) -> None:
+        self.summarizer = summarizer
+        self.remote = summarizer.remote
+        self.name = writer_of(summarizer)
+        self._counter = counter
+        self._timeout_seconds = timeout_seconds
+        self._piece_tokens = piece_tokens
+        self._named_limit: int | None = None
+        self._edits = bool(getattr(summarizer, "writes_edits", False))
+        self._rewrites = bool(getattr(summarizer, "rewrites_notes", False))
+        if getattr(summarizer, "counter", self) is None:
+            summarizer.counter = counter  # type: ignore[attr-defined]  # so that it tells limits in our tokens
+
+    async def write(
+        self,
+        request: SummaryRequest,
+        notes: Notes,
+        *,
+        read_tokens: int = 0,
+        material: str | None = None,
+        place: int = 0,  # noqa: ARG002  # for rules
+    ) -> Written:
+        """Return the notes after a request, in at most `request.max_tokens` tokens.
+
+        Args:
+            request: what leaves, and what explains it. Its `previous` is filled in here.
+            notes: so far.
+            read_tokens: what to report as read where the summariser reports nothing.
+            material: what leaves, as text, to recognise a copy; rendered from the request when None.
+            place: how many messages left before.
+
+        Raises:
+            SummarizerError: it failed; what it was paid for is noted as unused.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if self._timeout_seconds is None else loop.time() + self._timeout_seconds
+        characters = max(1, text_characters(request.messages))
+        with paying(self.summarizer) as paid:
+            todo = await self._pieces(request, notes)
+            is_whole = len(todo) == 1
+            while todo:
+                piece = todo.pop(0)
+                asked = replace(request, messages=piece, context=request.context if is_whole else ())
+                read = read_tokens * text_characters(piece) // characters
+                job = _Job(paid, deadline, read, None if self.remote else material)
+                try:
+                    notes = await self._write(job, asked, notes, len(todo) + 1)
+                except SummarizerOverflowError as error:
+                    smaller = await self._smaller(asked, notes, error)
+                    todo, is_whole = [*smaller, *todo], False
+        return Written(notes.taken_over() if self._edits or self._rewrites else notes, paid)
+
+    # Pieces
+
+    def _limit(self, max_tokens: int) -> int | None:
+        """Return how many tokens may be sent, None when that is not known."""
+        known: int | None = getattr(self.summarizer, "max_input_tokens", None)
+        named = None if self._named_limit is None else _less_room(self._named_limit, max_tokens)
+        return min((tokens for tokens in (known, named) if tokens is not None), default=None)
+
+    async def _pieces(self, request: SummaryRequest, notes: Notes) -> list[tuple[Msg, ...]]:
+        """Return what is asked one after the other.
+
+        Raises:
+            SummarizerError: these are more than there are attempts left, or none can be made.
+        """
+        limit, room = self._limit(request.max_tokens), self._piece_tokens
+        if limit is not None and await self._count(self._shown(request, notes)) > _FILL * limit:
+            left = await self._room(replace(request, context=()), notes, limit)
+            room = left if room is None else min(room, left)
+        if room is None:
+            return [request.messages]
+        pieces = await asyncio.to_thread(split_messages, request.messages, room, self._counter)
+        attempts = current_attempts().left
+        if self.remote and len(pieces) > attempts:
+            raise SummarizerError(
+                f"{len(pieces)} pieces to note, and {attempts} attempts of this event are left"
+            )
+        return pieces
+
+    async def _smaller(
+        self, request: SummaryRequest, notes: Notes, error: SummarizerOverflowError
+    ) -> list[tuple[Msg, ...]]:
+        """Return smaller pieces of one that was too long.
+
+        Raises:
+            SummarizerError: it cannot be smaller.
+        """
+        alone = replace(request, context=())
+        frame = await self._count(self._shown(replace(alone, messages=()), notes))
+        whole = await self._count(self._shown(alone, notes)) - frame
+        limit, smaller, fits_alone = error.limit_tokens, whole // 2, True
+        if limit is not None:
+            self._named_limit = min(limit, self._named_limit or limit)
+            limit = _less_room(limit, request.max_tokens)
+            # Where it fitted by our counter, theirs counts more, and we know no limit.
+            if limit < await self._count(self._shown(request, notes)):
+                room = await self._room(alone, notes, limit)
+                smaller, fits_alone = min(room, smaller), whole <= room
+        if request.context and fits_alone:
+            return [request.messages]
+        if smaller < MIN_ROOM_TOKENS:
+            raise SummarizerError(f"still too long with {whole} tokens of messages: {error}") from error
+        return await asyncio.to_thread(split_messages, request.messages, smaller, self._counter)
+
+    async def _count(self, request: SummaryRequest) -> int:
+        def count() -> int:
+            prompt = build_prompt(request, self._counter)
+            return sum(map(self._counter.count_text, prompt)) + _CHAT_TOKENS
+
+        return await run_off_loop(text_characters(request.messages), count)
+
+    async def _room(self, request: SummaryRequest, notes: Notes, limit: int) -> int:
+        """Return how many tokens of messages a prompt of at most `limit` tokens holds, also with full notes.
+
+        Raises:
+            SummarizerError: too few.
+        """
+        frame = await self._count(self._shown(replace(request, messages=()), notes))
+        room = int(_FILL * limit) - frame
+        if room < MIN_ROOM_TOKENS:
+            raise SummarizerError(
+                f"{name_of(self.summarizer)} reads {limit} tokens, of which its task takes {frame} and "
+                f"leaves {max(0, room)}; pieces need at least {MIN_ROOM_TOKENS}"
+            )
+        growth = max(0, request.max_tokens - self._tokens(notes))
+        return max(MIN_ROOM_TOKENS, room - growth)
+
+    def _shown(self, request: SummaryRequest, notes: Notes) -> SummaryRequest:
+        """Return a request that shows the notes as this writer reads them."""
+        text = notes.text(numbered=self._edits)
+        if self._edits or self._rewrites or not text:
+            return replace(request, previous=text or None)
+        seen = Msg("memory", text, "user", segment_metadata(), timestamp="", id="")
+        return replace(request, context=(seen, *request.context))
+
+    # One piece
+
+    def _tokens(self, notes: Notes) -> int:
+        return self._counter.count_text(notes.text())
+
+    async def _write(self, job: _Job, request: SummaryRequest, notes: Notes, pieces: int) -> Notes:
+        """Return the notes after one piece, the first of so many that are left."""
+        room, newest = request.max_tokens, None
+        if not (self._edits or self._rewrites):
+            newest = notes.next_number
+            share = int(max(room - self._tokens(notes), LEAST_SHARE * room)) // pieces
+            request = replace(request, max_tokens=max(share, min(room, _LEAST_ROOM)))
+        try:
+            told, again = await self._ask(job, request, notes)
+        except MadeUpError as error:
+            named = ", ".join(error.values[:_MOST_NAMED])
+            told, again = await self._ask(job, request, notes, _MADE_UP.format(values=named))
+        if again:
+            told = await self._mended(job, request, told, _FAULTY.format(faults=again))
+            if told == notes:
+                raise SummaryRejectedError(f"summary rejected: none of its edits could be made: {again}")
+        tokens = self._tokens(told)
+        if tokens > room and self._edits:
+            note = _TOO_LONG.format(tokens=tokens, room=room)
+            shorter = await self._mended(job, replace(request, messages=(), context=()), told, note)
+            told = min(told, shorter, key=self._tokens)
+        return await run_rules_off_loop(len(told.text()), self._fitted, told, notes, room, newest)
+
+    async def _mended(self, job: _Job, request: SummaryRequest, notes: Notes, note: str) -> Notes:
+        """Return notes after one more request; as they are where that fails."""
+        try:
+            return (await self._ask(job, request, notes, note))[0]
+        except SummarizerError:
+            return notes  # what there is can still be cut
+
+    async def _ask(
+        self, job: _Job, request: SummaryRequest, notes: Notes, note: str = ""
+    ) -> tuple[Notes, str]:
+        """Ask once; return the notes after the answer, and which of its edits could not be made."""
+        asked = self._shown(request, notes)  # what an answer may quote: not our note, which names its faults
+        noted = asked_again(asked, note) if note else asked
+        summary = await ask(self.summarizer, noted, job.left(), self._timeout_seconds)
+        said = str(getattr(summary, "text", ""))
+        size = text_characters(asked.messages) + len(said)
+        read = reported(getattr(summary, "input_tokens", 0)) or job.read_tokens
+        written = reported(getattr(summary, "output_tokens", 0))
+        try:
+            return await run_off_loop(size, self._after, summary, asked, notes, job.material)
+        finally:
+            job.paid.add(read, written or await run_off_loop(len(said), self._counter.count_text, said))
+
+    def _after(
+        self, summary: Summary, asked: SummaryRequest, notes: Notes, material: str | None
+    ) -> tuple[Notes, str]:
+        text = check_summary(summary, asked, material, getattr(self.summarizer, "quotes", False))
+        faults: list[Faulty] = []
+        if self._edits:
+            told, faults = notes.edited(text)
+        elif self._rewrites:
+            told = notes.replaced(text)
+        else:
+            told = notes.added(self._fitted(Notes().added(text), Notes(), asked.max_tokens).text())
+        told = _with_rules_quoted(told, notes, asked)
+        return _with_marks(told, notes, asked) if self.remote else told, edits_told(faults)
+
+    def _fitted(self, told: Notes, notes: Notes, room: int, newest: int | None = None) -> Notes:
+        """Return as many of the lines as have room; of a single one that is too long its beginning.
+
+        Raises:
+            SummaryRejectedError: nothing is left, or nothing of what is new.
+        """
+
+        def fits(some: Notes) -> bool:
+            return self._tokens(some) <= room
+
+        fitted = told.fitted(fits, newest=newest)
+        if not fitted.lines and told.lines:
+            last = told.fitted(lambda some: len(some.lines) <= 1, newest=newest)
+            [line] = last.lines
+            left = room - self._tokens(last.with_texts({line.number: ""}))
+            cut = last.with_texts({line.number: cut_to_tokens(line.text, left, self._counter)})
+            fitted = cut if fits(cut) and not is_placeholder(cut.lines[0].text) else fitted
+        if not fitted.lines or (told.changed_since(notes) and not fitted.changed_since(notes)):
+            raise SummaryRejectedError(f"summary rejected: {room} tokens leave nothing of it")
+        return fitted
+
+
+@dataclass(slots=True)
+class _Job:
+    """What stays the same for all requests of one piece."""
+
+    paid: Paid
+    deadline: float | None
+    read_tokens: int
+    material: str | None
+
+    def left(self) -> float | None:
+        """Return how many seconds there are, None for no end."""
+        return None if self.deadline is None else max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+def _with_rules_quoted(told: Notes, notes: Notes, request: SummaryRequest) -> Notes:
+    """Return notes whose new lines are users' instructions only where they quote these; else they are facts.
+
+    No page or result that asks for something gets the user's voice.
+    """
+    new = [line for line in told.changed_since(notes) if line.section == "instructions"]
+    said = [
+        Msg(msg.name, msg.content, msg.role, timestamp="", id="") if is_staying(msg) else msg
+        for msg in (*request.messages, *request.context)
+    ]
+    # What was taken as an instruction before may be said shorter.
+    held = "\n".join(line.text for line in notes.lines if line.section == "instructions")
+    for words in (request.request or "", held.translate(_NO_QUOTES)):
+        said.append(Msg("user", words, "user", timestamp="", id=""))
+    return told.moved({line.number for line in new if not quotes_prose(line.text, said)}, "facts")
+
+
+def _with_marks(told: Notes, notes: Notes, request: SummaryRequest) -> Notes:
+    """Return notes with a mark behind each value of a new line that nothing shows, and none where it now is.
+
+    Raises:
+        MadeUpError: these are too many.
+    """
+    new = told.changed_since(notes)
+    checked = check_values(_BETWEEN.join(line.text for line in new), request).split(_BETWEEN)
+    texts = {line.number: text for line, text in zip(new, checked, strict=bool(new))}
+    if doubted := [line for line in told.lines if MARK in line.text and line not in new]:
+        shown = Shown(material_text(request))
+        texts |= {line.number: unmarked(line.text, shown) for line in doubted}
+    return told.with_texts(texts)
+
+
+class RulesWriter:
+    """Bring notes up to date without a model: the best lines of all that left are chosen anew.
+
+    What a model wrote stays, but for whole lines where rules would have no room beside them.
+
+    Args:
+        counter: measures.
+    """
+
+    remote = False
+    name = RULES
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    async def write(
+        self,
+        request: SummaryRequest,
+        notes: Notes,
+        *,
+        read_tokens: int = 0,
+        material: str | None = None,  # noqa: ARG002  # rules quote, and copy nothing
+        place: int = 0,
+    ) -> Written:
+        """Return the notes after a request, as `NotesWriter.write` does; it does not fail."""
+        characters = text_characters(request.messages) + sum(len(one.text) for one in notes.candidates)
+        told = await run_rules_off_loop(characters, self._write, request, notes, place)
+        return Written(told, Paid(read_tokens, self._tokens(told)))
+
+    def _tokens(self, notes: Notes) -> int:
+        return self._counter.count_text(notes.text())
+
+    def _write(self, request: SummaryRequest, notes: Notes, place: int) -> Notes:
+        room = request.max_tokens
+        if not notes.candidates:  # what stands there cannot be chosen anew: a later part was taken back
+            notes = replace(notes.taken_over(), stretches=notes.stretches)
+        for msg in filter(is_segment, request.messages):  # as what a provider compacted itself
+            notes = notes.added(msg.get_text_content() or "")
+        left = [msg for msg in request.messages if not (is_staying(msg) or is_segment(msg))]
+        sources = [Source(place + number, msg.id, msg) for number, msg in enumerate(left)]
+        # A first long list leaves as one part, which then has all the room to itself.
+        new = candidates_of(sources, self._counter, most_tokens=max(MOST_TOKENS, room))
+        candidates = kept([*notes.candidates, *new], room)
+        stretches = fold_stretches([*notes.stretches, *stretches_of(sources)])
+        modelled = replace(notes, lines=tuple(line for line in notes.lines if line.by == "model"))
+        least = min(LEAST_SHARE * room, sum(one.tokens for one in candidates))
+        modelled = modelled.fitted(lambda some: self._tokens(some) <= room - least)
+        stays = {line.number for line in modelled.lines}
+        notes = replace(
+            notes, lines=tuple(line for line in notes.lines if line.by == "rules" or line.number in stays)
+        )
+        beside = [line.text for line in modelled.lines]
+        beside += [line for msg in request.context for line in (msg.get_text_content() or "").splitlines()]
+        language = "zh" if is_chinese([one.text for one in candidates] or beside) else "en"
+        free = room - self._tokens(modelled)
+        for _ in range(_ROUNDS):
+            lines = notes_by_rules(
+                candidates,
+                room_tokens=free,
+                counter=self._counter,
+                told=stretches,
+                beside=beside,
+                language=language,
+            )
+            told = notes.by_rules(lines, candidates, stretches)
+            excess = self._tokens(told) - room
+            if excess <= 0:
+                return told
+            free -= excess  # headings and list marks take room, too
+        return told.fitted(lambda some: self._tokens(some) <= room)
+
+
+def _less_room(limit: int, max_tokens: int) -> int:
+    """Return what a limit leaves for the prompt, the answer's room being part of it as a rule."""
+    return max(limit - answer_room(max_tokens), limit // 2)
