@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, Protocol
 from peers import PEER_SYSTEMS, leave_out_missing
 
 from context_compressor import CompressedMemory, CompressionConfig, Msg, to_openai
-from context_compressor.measure import SYSTEMS, CachedCounter, Chat, content_text
+from context_compressor.lab.measure import SYSTEMS, CachedCounter, Chat, content_text
 
 ROUNDS = 5
 ADDED = 8

@@ -51,7 +51,16 @@ from context_compressor import (
     SummaryRequest,
     from_openai,
 )
-from context_compressor.measure import RESULT_ROLES, CachedCounter, Chat, Ours, Probe, Recording, Turn, replay
+from context_compressor.lab.measure import (
+    RESULT_ROLES,
+    CachedCounter,
+    Chat,
+    Ours,
+    Probe,
+    Recording,
+    Turn,
+    replay,
+)
 
 SIZES = (50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000)
 BELOW_TOKENS = 100_000

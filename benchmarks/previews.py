@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from reporting import make_parser, markdown_table
 
 from context_compressor import TiktokenCounter
-from context_compressor.measure import RESULT_ROLES, content_text, message_text
+from context_compressor.lab.measure import RESULT_ROLES, content_text, message_text
 from context_compressor.offload.previews.making import preview, recognise
 
 RUN_CHARACTERS = 20

@@ -7,7 +7,7 @@
 `--data` (where the first command writes sample sessions) holds `*.jsonl.gz` or `*.jsonl`, a recorded session
 a line: `{"id": ..., "messages": [chat dicts], "probes": [...]}`; `--probes` has sets of more probes, as
 `replay` takes them. Before each recorded assistant message every system is asked what it would send; what it
-sends is judged as `context_compressor.measure` says. Prints a table for each budget and size of sessions:
+sends is judged as `context_compressor.lab.measure` says. Prints a table for each budget and size of sessions:
 
 - saved: tokens that requests cost less than the raw history; peak: tokens of the largest request; over,
   invalid: turns above the budget, or that a provider would refuse;
@@ -46,7 +46,7 @@ from reporting import make_parser, markdown_table, notes_of, number, percent, pr
 from savings_chart import MISSING, draw
 
 from context_compressor import FileOffloadStore, TiktokenCounter
-from context_compressor.measure import (
+from context_compressor.lab.measure import (
     KINDS,
     SYSTEMS,
     CachedCounter,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from context_compressor.measure import Replay, total
+from context_compressor.lab.measure import Replay, total
 
 COLOURS = {"raw": "#999999", "sliding": "#d08a2e", "masking": "#4a87b9", "ours": "#2e8b57"}
 MISSING = (

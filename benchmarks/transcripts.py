@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from context_compressor.cli.app import run
 
-SAMPLES = Path(__file__).parents[1] / "tests" / "readers" / "samples"
+SAMPLES = Path(__file__).parents[1] / "tests" / "lab" / "readers" / "samples"
 BUDGET = "1000000"
 PROGRESS_EVERY = 1_000
 _WORD = re.compile(r"w\d+x\d+w")

@@ -1,12 +1,15 @@
 """Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost.
 
 Its rooms, each of which knows only those before it: `messages`; `tokens`; `offload` and `summarizers`;
-`compression`; `search`; `memory`; `tools`; `backends`; `integrations`, `readers` and `measure`; `services`;
-`cli`.
+`compression`; `search`; `memory`; `tools`; `backends`; `integrations`; `services`; `cli`. Beside them
+stands the `lab`, which uses the library as anybody does, and which `cli` alone knows.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from context_compressor.moved import MovedFinder
 
 if TYPE_CHECKING:
     from context_compressor.backends.fsspec import FsspecOffloadStore
@@ -220,6 +223,8 @@ _MODULES = {
 }
 """Where each public name lives. Modules are imported at the first use of a name, which takes a tenth of a
 second for all that a memory needs: whoever only counts tokens or reads chat dicts does not pay for it."""
+
+sys.meta_path.insert(0, MovedFinder())
 
 
 def _names() -> list[str]:

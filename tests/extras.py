@@ -32,7 +32,7 @@ NONE = "(none)"
 MODULES = {
     "fsspec": "context_compressor.backends.fsspec",
     "redis": "context_compressor.backends.redis",
-    "report": "context_compressor.measure.charts",
+    "report": "context_compressor.lab.measure.charts",
     "sql": "context_compressor.backends.sqlalchemy",
 }
 """Where the module of an extra is no adapter of its name."""

@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from context_compressor.measure import CachedCounter
+from context_compressor.lab.measure import CachedCounter
 
 from .piped import PipedSystem
 from .processes import ForkServer

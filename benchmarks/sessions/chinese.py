@@ -6,7 +6,7 @@ import random
 import re
 from typing import NamedTuple
 
-from context_compressor.cli.demo_agent import Call
+from context_compressor.lab.commands.demo_agent import Call
 
 from .files import Files, hits_of
 from .recorder import Recorded, Recorder, listed

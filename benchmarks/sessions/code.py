@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from context_compressor.cli.demo_agent import ChatDict, Finding, ScriptedSession, ToolFailed
+from context_compressor.lab.commands.demo_agent import ChatDict, Finding, ScriptedSession, ToolFailed
 
 from .files import Files, hits_of
 from .planting import Planting

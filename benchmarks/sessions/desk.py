@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from context_compressor.cli.demo_agent import ToolFailed
+from context_compressor.lab.commands.demo_agent import ToolFailed
 
 from .recorder import Toolbox
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from context_compressor.cli.demo_agent import ToolFailed
+from context_compressor.lab.commands.demo_agent import ToolFailed
 
 from .recorder import Toolbox
 

@@ -6,7 +6,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from context_compressor.cli.demo_agent import Call
+from context_compressor.lab.commands.demo_agent import Call
 
 from .files import Files, hits_of
 from .planting import gist, set_to

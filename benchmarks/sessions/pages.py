@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from context_compressor.cli.demo_agent import Call, ToolFailed
+from context_compressor.lab.commands.demo_agent import Call, ToolFailed
 
 from .recorder import Recorded, Recorder, Toolbox, listed
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from context_compressor.measure import KINDS, is_told, readable
+from context_compressor.lab.measure import KINDS, is_told, readable
 
 POINTS = 5
 """At so many places, from the middle of a session to its last tenth, where it sums up, its probes are put."""

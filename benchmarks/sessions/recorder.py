@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from context_compressor import TiktokenCounter
-from context_compressor.cli.demo_agent import Call, ChatDict, ToolFailed, assistant_message, tool_message
+from context_compressor.lab.commands.demo_agent import (
+    Call,
+    ChatDict,
+    ToolFailed,
+    assistant_message,
+    tool_message,
+)
 
 from .planting import Keys, Planting
 

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from context_compressor.cli.demo_agent import ToolFailed
+from context_compressor.lab.commands.demo_agent import ToolFailed
 
 from .recorder import Recorded, Recorder, Toolbox, listed
 

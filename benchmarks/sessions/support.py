@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.cli.demo_agent import Call
+from context_compressor.lab.commands.demo_agent import Call
 
 from .desk import STREETS, Desk
 from .recorder import Recorded, Recorder, listed

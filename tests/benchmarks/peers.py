@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.peers import FOLDER
 from benchmarks.peers.piped import PipedSystem
 from benchmarks.peers.processes import ForkServer
-from context_compressor.measure import CachedCounter, Chat
-from tests.measure.support import Words, call, result, says
+from context_compressor.lab.measure import CachedCounter, Chat
+from tests.lab.measure.support import Words, call, result, says
 
 HEAD = f"""
 import sys

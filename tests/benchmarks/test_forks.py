@@ -18,9 +18,9 @@ from benchmarks.peers import piped as piped_module
 from benchmarks.peers import processes as processes_module
 from benchmarks.peers.piped import PipedError
 from benchmarks.peers.processes import ForkServer
-from context_compressor.measure import Chat
+from context_compressor.lab.measure import Chat
 from tests.benchmarks.peers import make_system, write_peer
-from tests.measure.support import says
+from tests.lab.measure.support import says
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

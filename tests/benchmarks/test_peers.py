@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.peers import PEERS, leave_out_missing, make_peer
 from benchmarks.peers import make as making
-from context_compressor.measure import Chat, Recording, replay
+from context_compressor.lab.measure import Chat, Recording, replay
 from tests.benchmarks.peers import session
 
 SUMMARISING = [name for name in PEERS if name != "langchain-clear"]

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.peers import piped as piped_module
 from benchmarks.peers.piped import PipedError, PipedSystem
-from context_compressor.measure import Recording, replay
+from context_compressor.lab.measure import Recording, replay
 from tests.benchmarks import peers
 from tests.benchmarks.peers import session
-from tests.measure.support import says
+from tests.lab.measure.support import says
 
 Piped = Callable[..., AbstractAsyncContextManager[PipedSystem]]
 RAW = "def answer(self, new): return list(self.seen)"

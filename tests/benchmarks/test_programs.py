@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES
-from context_compressor.measure import RequestChecker
+from context_compressor.lab.measure import RequestChecker
 from tests.benchmarks.programs import Program
 
 pytestmark = pytest.mark.variants(0)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.benchmarks.programs import Program
-from tests.measure.support import call, result, says
+from tests.lab.measure.support import call, result, says
 
 ROOT = Path(__file__).parents[2]
 

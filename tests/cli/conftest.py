@@ -1,6 +1,6 @@
 import pytest
 
-from context_compressor.cli.demo_agent import ScriptedSession
+from context_compressor.lab.commands.demo_agent import ScriptedSession
 from tests.cli.support import Cli
 
 

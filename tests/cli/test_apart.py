@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import command, environment
-from tests.measure.support import says
+from tests.lab.measure.support import says
 
 CHAT = json.dumps([says("user", "hi"), says("assistant", "ho"), says("user", "hm"), says("assistant", "ha")])
 PROBES = {

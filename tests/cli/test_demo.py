@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from context_compressor import TiktokenCounter, from_openai
-from context_compressor.cli.demo import stands_in
-from context_compressor.cli.demo_agent import ScriptedSession, StdlibTools
+from context_compressor.lab.commands.demo import stands_in
+from context_compressor.lab.commands.demo_agent import ScriptedSession, StdlibTools
 from tests.cli.support import command, environment, read_terminal, run_process
 from tests.support.validity import problems
 
@@ -114,7 +114,7 @@ def test_json_alone_stands_on_stdout(cli):
 
 
 def test_a_failed_check_ends_with_1(cli, monkeypatch):
-    monkeypatch.setattr("context_compressor.cli.demo.RequestChecker.check", lambda *_: ["made up"])
+    monkeypatch.setattr("context_compressor.lab.commands.demo.RequestChecker.check", lambda *_: ["made up"])
 
     ran = cli("demo", "--turns", 2)
 
@@ -238,14 +238,14 @@ def test_a_pattern_that_is_none_is_an_answer_too(tools):
 
 
 def test_a_snippet_that_never_ends_is_stopped(tools, monkeypatch):
-    monkeypatch.setattr("context_compressor.cli.demo_agent._SNIPPET_SECONDS", 0.2)
+    monkeypatch.setattr("context_compressor.lab.commands.demo_agent._SNIPPET_SECONDS", 0.2)
 
     assert tools.call("run_python", {"code": "while True: pass"}) == "Error: stopped after 0.2 s"
 
 
 def test_a_snippet_may_hold_what_the_locale_cannot_write(tmp_path):
     code = (
-        "from context_compressor.cli.demo_agent import StdlibTools\n"
+        "from context_compressor.lab.commands.demo_agent import StdlibTools\n"
         "print(ascii(StdlibTools().run_python(\"print('\\u6587')\")))"
     )
     poor = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.measure import KINDS, is_told
+from context_compressor.lab.measure import KINDS, is_told
 from tests.cli.support import Cli, Ran
-from tests.measure.reports import session
-from tests.measure.support import says
+from tests.lab.measure.reports import session
+from tests.lab.measure.support import says
 from tests.support.model_server import ModelServer, status
 from tests.support.replies import Reply, answer
 from tests.support.wires import Received

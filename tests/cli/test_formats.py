@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.readers.support import SAMPLES
+from tests.lab.readers.support import SAMPLES
 from tests.support.validity import problems
 
 CALL = {"id": "c", "type": "function", "function": {"name": "dig", "arguments": "{}"}}

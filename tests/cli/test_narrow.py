@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.support import environment, run_process
-from tests.measure.support import says
+from tests.lab.measure.support import says
 from tests.offload.directories import DAY, put
 
 ID = "3f0c5a54-9f5d-4b2c-8d2e-0123456789ab"

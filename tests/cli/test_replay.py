@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.cli import replay_parallel
-from context_compressor.measure import watch
+from context_compressor.lab.commands import replay_parallel
+from context_compressor.lab.measure import watch
 from tests.cli.support import environment, run_process, start_process
-from tests.measure.reports import session
-from tests.measure.support import says
-from tests.readers import test_claude_code as claude
-from tests.readers import test_codex as codex
-from tests.readers.support import SAMPLES
+from tests.lab.measure.reports import session
+from tests.lab.measure.support import says
+from tests.lab.readers import test_claude_code as claude
+from tests.lab.readers import test_codex as codex
+from tests.lab.readers.support import SAMPLES
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,7 @@ def test_an_empty_directory(cli, tmp_path):
 @pytest.mark.parametrize(("option", "missing"), [("--report", "jinja2"), ("--png", "matplotlib")])
 def test_without_the_extra(cli, folder, monkeypatch, option, missing):
     """Nothing is replayed before the user learns what to install."""
-    for name in [name for name in sys.modules if name.startswith("context_compressor.measure.")]:
+    for name in [name for name in sys.modules if name.startswith("context_compressor.lab.measure.")]:
         if not name.endswith(".results"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)

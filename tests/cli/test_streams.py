@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import command, environment, run_process
-from tests.measure.support import says
+from tests.lab.measure.support import says
 
 CHAT = [says("user", "hi"), says("assistant", "ho"), says("user", "hm"), says("assistant", "ha")]
 

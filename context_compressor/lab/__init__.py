@@ -1,0 +1,1 @@
+"""What is built with the library: readers of transcripts, measurements, and the commands for both."""

@@ -1,0 +1,1 @@
+"""The commands of the lab: compress, replay, examine and demo."""

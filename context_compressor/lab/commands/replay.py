@@ -1,0 +1,326 @@
+"""`replay`: what compressing would have saved, cost and lost in recorded sessions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from context_compressor.cli.options import DONE, INTERRUPTED, NO, TROUBLE, CommandError
+from context_compressor.cli.output import (
+    check_apart,
+    check_folder,
+    check_output,
+    check_stdout,
+    is_stdout,
+    make_console,
+    make_progress,
+    make_table,
+    print_table,
+    warn,
+    write_output,
+    write_stdout,
+)
+from context_compressor.lab.commands.inputs import Inputs, check_baselines, read_inputs
+from context_compressor.lab.commands.options import (
+    AllJson,
+    InFormat,
+    MaxUnpacked,
+    Paths,
+    Quiet,
+    make_config,
+    read_unpacked,
+)
+from context_compressor.lab.commands.replay_parallel import Replays, Task, default_jobs, find_unfit
+from context_compressor.lab.measure import (
+    EDIT_TOKENS,
+    HOW_TO_ASK,
+    KINDS,
+    OURS,
+    RAW,
+    ReportData,
+    SessionRun,
+    Skipped,
+    Totals,
+    percent,
+    ratio,
+    short_number,
+    told_range,
+)
+from context_compressor.lab.readers import grouped
+from context_compressor.messages.text import counted, slug_of
+
+EXTRA = "agent-context-compressor[report]"
+DEFAULT_BUDGET = 16_000
+_SLUG_CHARACTERS = 60
+"""Of a session's name in that of its picture."""
+
+
+def replay(
+    paths: Paths,
+    budgets: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--budget", metavar="N", help="Tokens that a view may cost; may be repeated. Default: 16000."
+        ),
+    ] = None,
+    baselines: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="NAME",
+            help="What else to replay: sliding or masking; may be repeated. raw, the history as it is, "
+            "always is.",
+        ),
+    ] = None,
+    probes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="More probes than sessions bring: .json files with recording, line, cut, probes.",
+        ),
+    ] = None,
+    edit_tokens: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Tokens that the agent's own model is taken to write at an event. Default: 1200.",
+            show_default=False,
+        ),
+    ] = EDIT_TOKENS,
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
+    ] = None,
+    png: Annotated[str | None, typer.Option(metavar="DIR", help="Write the charts there, as PNG.")] = None,
+    as_json: AllJson = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes at once. Default: one per core.")
+    ] = None,
+    quiet: Quiet = False,
+    format: InFormat = None,
+    max_unpacked: MaxUnpacked = None,
+) -> int:
+    """Tell what compressing would have saved, cost and lost in recorded sessions.
+
+    Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
+    model is called. What views tell is measured by the probes of a session, questions with the keys of their
+    answers: **examine** makes some. Sessions that cannot be replayed are named and skipped: exit code 1.
+    Ctrl-C keeps what is done. --report and --png need the extra: pip install
+    'agent-context-compressor[report]'
+
+    Example: context-compressor replay sessions/ --baseline sliding --report out.html
+    """
+    chosen = tuple(dict.fromkeys(budgets or [DEFAULT_BUDGET]))
+    for budget in chosen:
+        make_config(max_total_tokens=budget)  # refuses what cannot work, by the name of the option
+    check_baselines(baselines or ())
+    systems = tuple(dict.fromkeys([RAW, OURS, *(baselines or ())]))
+    _check_outputs(report, png, as_json=as_json, quiet=quiet)
+    with make_progress(quiet=quiet) as progress:
+        bar = progress.add_task("reading sessions", total=None)
+        inputs = read_inputs(
+            paths,
+            format,
+            lambda count: progress.update(bar, completed=count),
+            probes,
+            read_unpacked(max_unpacked),
+        )
+    if report is not None:
+        check_apart(report, inputs.files, "--report")
+    tasks = [
+        Task(
+            one.name,
+            one.session.source,
+            one.session.messages,
+            systems,
+            chosen,
+            one.probes,
+            one.session.compacted_at,
+            edit_tokens,
+        )
+        for one in inputs.sessions
+    ]
+    replays = Replays(tasks, jobs or default_jobs())
+    is_interrupted = False
+    unwritten: CommandError | None = None
+    with make_progress(quiet=quiet) as progress:
+        bar = progress.add_task("replaying turns", total=sum(task.steps for task in tasks))
+        try:
+            replays.run(lambda turns: progress.update(bar, completed=turns))
+        except KeyboardInterrupt:
+            is_interrupted = True
+        else:
+            progress.update(bar, completed=progress.tasks[bar].total)
+        data = _gather(inputs, replays, chosen, systems, edit_tokens)
+        try:
+            _write(report, png, data, progress)
+        except CommandError as error:
+            unwritten = error  # what was found is told all the same
+    unfit = [one for session in data.sessions for one in find_unfit(session)]
+    warn("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)])
+    warn("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure])
+    warn("skipped", grouped(inputs.problems))
+    if not data.sessions and not is_interrupted:
+        first = (*data.failed, *data.notes)[0]
+        code = NO if data.failed else TROUBLE
+        raise CommandError(f"no session could be replayed; {first.name}: {first.why}", code)
+    if as_json:
+        write_stdout(json.dumps(data.to_dict(), indent=1) + "\n")
+    elif data.sessions and not quiet:
+        is_page_shown = report is not None and is_stdout(report)
+        _print_tables(make_console(stderr=is_page_shown), data)
+    if is_interrupted:
+        print(f"interrupted: {len(data.sessions)} of {len(tasks)} sessions are done", file=sys.stderr)
+    if unwritten is not None:
+        raise unwritten
+    if is_interrupted:
+        return INTERRUPTED
+    return NO if data.failed or unfit else DONE
+
+
+def _check_outputs(report: str | None, png: str | None, *, as_json: bool, quiet: bool) -> None:
+    if as_json or not quiet:
+        check_stdout()
+    if report is not None:
+        check_output(report, "--report")
+        if as_json and is_stdout(report):
+            raise CommandError("--report and --json cannot both go to stdout; name a file for the report")
+    if png is not None:
+        check_folder(png, "--png")
+    if report is None and png is None:
+        return
+    try:
+        import context_compressor.lab.measure.page  # noqa: F401
+    except ImportError as error:
+        option = "--png" if report is None else "--report"
+        raise CommandError(
+            f"{option} needs packages that are not installed ({error.name}): pip install '{EXTRA}'"
+        ) from None
+
+
+def _gather(
+    inputs: Inputs,
+    replays: Replays,
+    budgets: tuple[int, ...],
+    systems: tuple[str, ...],
+    edit_tokens: int,
+) -> ReportData:
+    done = [outcome for outcome in replays.outcomes if isinstance(outcome, SessionRun)]
+    skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, Skipped)]
+    skipped.sort(key=lambda one: one.name)
+    empty = [one for one in skipped if not one.is_failure]
+    unread = [Skipped(problem.file, problem.why) for problem in inputs.unread]
+    passed_over = [
+        Skipped(one.file, str(one).removeprefix(one.file).lstrip(",: ")) for one in inputs.problems
+    ]
+    left_out = [Skipped(one.name, note) for one in inputs.sessions for note in one.session.notes]
+    return ReportData(
+        sessions=tuple(sorted(done, key=lambda session: (-session.tokens, session.name))),
+        budgets=budgets,
+        systems=systems,
+        failed=(*unread, *(one for one in skipped if one.is_failure)),
+        notes=(*empty, *passed_over, *left_out),
+        asked_sessions=len(inputs.sessions) + len(unread) - len(empty),
+        edit_tokens=edit_tokens,
+    )
+
+
+def _write(report: str | None, png: str | None, data: ReportData, progress: Progress) -> None:
+    """Write report and pictures of what is done; nothing where nothing is."""
+    if not data.sessions or (report is None and png is None):
+        return
+    from context_compressor.lab.measure.page import detailed_sessions, render_page
+
+    detailed = detailed_sessions(data)
+    both = (report is not None) + (png is not None)
+    bar = progress.add_task("drawing sessions", total=len(detailed) * both)
+    if report is not None:
+        write_output(report, render_page(data, lambda: progress.advance(bar)), "--report")
+    if png is not None:
+        _write_pictures(Path(png), data, lambda: progress.advance(bar))
+
+
+def _write_pictures(folder: Path, data: ReportData, on_session: Callable[[], object]) -> None:
+    from context_compressor.lab.measure.charts import bars_chart
+    from context_compressor.lab.measure.page import detailed_sessions, session_charts
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for budget, rows in data.tables():
+            chart = bars_chart(rows)
+            (folder / f"{chart.name}-{budget}.png").write_bytes(chart.png())
+        for number, session in enumerate(detailed_sessions(data), start=1):
+            slug = slug_of(session.name, _SLUG_CHARACTERS)
+            for budget in data.budgets:
+                for chart in session_charts(data, session, budget):
+                    path = folder / f"{number:02}-{slug}-{chart.name}-{budget}.png"
+                    path.write_bytes(chart.png())
+            on_session()
+    except OSError as error:
+        raise CommandError(f"--png {folder}: cannot be written: {error.strerror or error}") from None
+
+
+_COLUMNS = ("saved", "peak", "fill", "over", "refused", "cost", "as if model", "in place")
+
+
+def _print_tables(console: Console, data: ReportData) -> None:
+    """Print a table for each budget, one of what is told by kind, and what the columns mean."""
+    for budget, rows in data.tables():
+        count = counted(len(data.sessions), "session")
+        title = f"Budget {budget:,} tokens: {count}, {rows[0][1].turns:,} turns"
+        table = make_table(title, "system", _COLUMNS)
+        for system, totals in rows:
+            table.add_row(
+                system,
+                percent(totals.saved, "-"),
+                "-" if totals.peak_tokens is None else short_number(totals.peak_tokens),
+                percent(totals.fill, "-"),
+                f"{totals.over:,}",
+                f"{totals.invalid:,}",
+                ratio(totals.cost.spent_ratio, "-"),
+                ratio(totals.cost.as_if_model_ratio, "-"),
+                ratio(totals.cost.in_place_ratio, "-"),
+                style="bold" if system == OURS else "",
+            )
+        print_table(console, table)
+        if data.has_probes:
+            _print_told(console, rows)
+    console.print(
+        "peak: tokens of the largest request. fill: the mean of view to budget, from a session's first "
+        "notes on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
+        "history, prompt cache counted; as if model: had a model been asked apart for all notes; "
+        f"in place: had the agent's own model written {data.edit_tokens:,} tokens behind its last request."
+    )
+    if not data.has_probes:
+        console.print(f"What views tell is not known: no session has probes. {HOW_TO_ASK} makes some.")
+
+
+def _print_told(console: Console, rows: Sequence[tuple[str, Totals]]) -> None:
+    """Print what the views of systems tell: of all probes, with its interval, and of each kind."""
+    every = [totals.told for _, totals in rows if totals.told is not None]
+    shares = {
+        system: {kind: told.share for kind, told in totals.told_by_kind.items()} for system, totals in rows
+    }
+    table = make_table("Told by views", "probes", ["", *shares])
+    table.add_row("all", f"{every[0].probes:,}", *(percent(told.share) for told in every))
+    table.add_row("95 %", "", *map(told_range, every))
+    densities = (percent(told.per_1000_tokens, "-") for told in every)
+    table.add_row("per 1,000 tokens", "", *densities, end_section=True)
+    add_kinds(table, rows[0][1], shares)
+    print_table(console, table)
+
+
+def add_kinds(table: Table, asked: Totals, shares: Mapping[str, Mapping[str, float]]) -> None:
+    """Add a row for each kind of probe that was asked: how many there are, and a share for each column."""
+    for kind in filter(asked.told_by_kind.__contains__, KINDS):
+        cells = (percent(column.get(kind), "-") for column in shares.values())
+        table.add_row(kind, f"{asked.told_by_kind[kind].probes:,}", *cells)

@@ -1,0 +1,246 @@
+"""Replay sessions in parallel processes, and keep what is done when somebody stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Self, cast
+
+from context_compressor.errors import ContextCompressorError
+from context_compressor.lab.measure import (
+    EDIT_TOKENS,
+    OURS,
+    SYSTEMS,
+    Probe,
+    Recording,
+    SessionRun,
+    Skipped,
+    Watched,
+    watch,
+)
+from context_compressor.messages.chat import from_openai
+from context_compressor.tokens.tiktoken import TiktokenCounter
+
+_POLL_SECONDS = 0.1
+_QUIET = logging.NullHandler()
+
+Outcome = SessionRun | Skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A session, and what is to be done with it."""
+
+    name: str
+    source: str
+    messages: list[dict[str, Any]]
+    systems: tuple[str, ...]
+    budgets: tuple[int, ...]
+    probes: tuple[Probe, ...] = ()
+    compacted_at: tuple[int, ...] = ()
+    edit_tokens: int = EDIT_TOKENS
+
+    @property
+    def steps(self) -> int:
+        """How many turns are to be replayed, about: what precedes the first request is none."""
+        answers = [m for m in self.messages if isinstance(m, dict) and m.get("role") == "assistant"]
+        return len(answers) * len(self.systems) * len(self.budgets)
+
+
+class _StoppedError(Exception):
+    """Report that somebody wants the replay to end."""
+
+
+def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
+    """Return what became of a session; what `on_turn` raises passes."""
+    # What it repairs, a memory logs; in a table or under a progress bar nobody could tell of which session.
+    logging.getLogger("context_compressor").addHandler(_QUIET)
+    try:
+        from_openai(task.messages)  # else every turn of ours would fail, each for the same reason
+        recording = Recording(task.messages, _counter(), task.name, task.probes, task.compacted_at)
+        if not recording.turns:
+            return Skipped(task.name, "has no assistant message after an input, so no turn", is_failure=False)
+        runs = tuple(
+            asyncio.run(_watch(recording, system, budget, task.edit_tokens, on_turn))
+            for budget in task.budgets
+            for system in task.systems
+        )
+    except _StoppedError:
+        raise
+    except ContextCompressorError as error:
+        return Skipped(task.name, str(error))
+    except Exception as error:  # one session must not cost the others
+        return Skipped(task.name, f"{type(error).__name__}: {error}")
+    session = SessionRun(
+        task.name, task.source, len(task.messages), recording.total_tokens, runs, task.probes
+    )
+    # At no budget there is a view: all there is to tell would be told of the history.
+    is_told = any(turn.is_sent for run in runs if run.replay.system == OURS for turn in run.replay.turns)
+    return session if is_told else find_unfit(session)[0]
+
+
+def find_unfit(session: SessionRun) -> list[Skipped]:
+    """Return a failure for each budget at which our memory had no view to send in some turn."""
+    unfit = []
+    for replay in (run.replay for run in session.runs if run.replay.system == OURS):
+        unsent = [turn for turn in replay.turns if not turn.is_sent]
+        if unsent:
+            count, all_turns = len(unsent), len(replay.turns)
+            which = "no turn fits" if count == all_turns else f"{count:,} of {all_turns:,} turns do not fit"
+            why = unsent[0].problems[0].removeprefix("raised ").replace("max_total_tokens", "--budget")
+            unfit.append(Skipped(session.name, f"{which} {replay.budget:,} tokens: {why}"))
+    return unfit
+
+
+async def _watch(
+    recording: Recording, system: str, budget: int, edit_tokens: int, on_turn: Callable[[], object]
+) -> Watched:
+    made = SYSTEMS[system](budget, recording.counter)
+    result = await watch(recording, made, budget=budget, edit_tokens=edit_tokens, on_turn=lambda _: on_turn())
+    await asyncio.sleep(0)  # Ctrl-C in this process is noticed at a pause
+    return result
+
+
+@cache  # reading the vocabulary takes 0.3 s
+def _counter() -> TiktokenCounter:
+    return TiktokenCounter()
+
+
+@dataclass(slots=True)
+class Replays:
+    """Replay sessions; `outcomes` has those that are done, also after Ctrl-C."""
+
+    tasks: Sequence[Task]
+    jobs: int
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def run(self, on_turns: Callable[[int], object]) -> None:
+        """Replay all; `on_turns` gets the number of turns that are done.
+
+        Raises:
+            KeyboardInterrupt: somebody stopped it.
+        """
+        # The longest first, or the last process would run on alone.
+        tasks = sorted(self.tasks, key=lambda task: -task.steps)
+        if min(self.jobs, len(tasks)) > 1:
+            self._run_processes(tasks, on_turns)
+            return
+        turns = count(1)
+        for task in tasks:
+            self.outcomes.append(replay_session(task, lambda: on_turns(next(turns))))
+
+    def _run_processes(self, tasks: Sequence[Task], on_turns: Callable[[int], object]) -> None:
+        with _Workers(on_turns) as workers:
+            suspects: list[Task] = []
+            for task, outcome in workers.replay(deque(tasks), self.jobs):
+                suspects += [task] if outcome is None else []
+                self.outcomes += [outcome] if outcome is not None else []
+            # Alone: its process may have ended for want of memory that another one took.
+            for task, outcome in workers.replay(deque(suspects), 1):
+                why = "a process ended before it was done, perhaps for want of memory"
+                self.outcomes.append(outcome or Skipped(task.name, why))
+
+
+class _Workers:
+    """Processes that replay one session after the other, and may be killed.
+
+    Args:
+        on_turns: gets the turns that are done, about ten times a second.
+    """
+
+    def __init__(self, on_turns: Callable[[int], object]) -> None:
+        self._on_turns = on_turns
+        # A fork would copy the threads of the progress bar in whatever state they are.
+        self._context = multiprocessing.get_context("spawn")
+        self._stop = self._context.RawValue("b", 0)
+        self._turns: list[Any] = []
+        """A counter for each process there ever was: no lock, which one that is killed would keep."""
+        self._idle: list[Connection] = []
+        self._busy: dict[Connection, Task] = {}
+        self._processes: list[BaseProcess] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes, those at work at their next turn."""
+        self._stop.value = 1
+        for connection in (*self._idle, *self._busy):
+            connection.close()
+        for process in self._processes:
+            process.join()
+
+    def replay(self, waiting: deque[Task], jobs: int) -> Iterator[tuple[Task, Outcome | None]]:
+        """Yield each session with what became of it, or None where its process ended before it was done."""
+        while waiting or self._busy:
+            while waiting and len(self._busy) < jobs:
+                connection = self._idle.pop() if self._idle else self._start()
+                self._busy[connection] = waiting.popleft()
+                with suppress(ConnectionError):  # where it is gone, reading tells
+                    connection.send(self._busy[connection])
+            for ready in wait(list(self._busy), _POLL_SECONDS):
+                connection = cast("Connection", ready)
+                outcome: Outcome | None = None
+                try:
+                    outcome = connection.recv()
+                    self._idle.append(connection)
+                except (EOFError, ConnectionError):
+                    connection.close()
+                yield self._busy.pop(connection), outcome
+            self._on_turns(sum(turns.value for turns in self._turns))
+
+    def _start(self) -> Connection:
+        ours, theirs = self._context.Pipe()
+        turns = self._context.RawValue("Q", 0)
+        process = self._context.Process(target=_work, args=(theirs, turns, self._stop), daemon=True)
+        with _interrupts_held():
+            process.start()
+        theirs.close()  # so that this end tells when the process is gone
+        self._turns.append(turns)
+        self._processes.append(process)
+        return ours
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment; a process started meanwhile is deaf to it from its first instruction."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(connection: Connection, turns: Any, stop: Any) -> None:
+    """Replay what comes through a pipe until it is closed; count turns, and look whether to go on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process says what is kept
+
+    def step() -> None:
+        if stop.value:
+            raise _StoppedError
+        turns.value += 1
+
+    with suppress(EOFError, ConnectionError, _StoppedError):
+        while True:
+            connection.send(replay_session(connection.recv(), step))
+
+
+def default_jobs() -> int:
+    """Return how many processes this machine runs at once."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

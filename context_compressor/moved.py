@@ -1,0 +1,51 @@
+"""Where modules of earlier releases are now: an old path gives the new module and warns, for one release."""
+
+import sys
+import warnings
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_PACKAGE = "context_compressor."
+MOVED = {
+    "cli.compress": "lab.commands.compress",
+    "cli.compress_sessions": "lab.commands.compress_sessions",
+    "cli.demo": "lab.commands.demo",
+    "cli.demo_agent": "lab.commands.demo_agent",
+    "cli.examine": "lab.commands.examine",
+    "cli.inputs": "lab.commands.inputs",
+    "cli.replay": "lab.commands.replay",
+    "cli.replay_parallel": "lab.commands.replay_parallel",
+    "measure": "lab.measure",
+    "messages.turns": "messages.chat.writing",
+    "readers": "lab.readers",
+}
+"""Old path -> new one, of a module or of a room with all that is in it."""
+
+
+class MovedFinder(MetaPathFinder, Loader):
+    """Import the module that an old path means.
+
+    It is asked before all other finders: in a room that moved, they would load each module once more.
+    """
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """Return how to load an old path, None for every other name."""
+        return ModuleSpec(name, self) if name.startswith(_PACKAGE) and new_path(name) else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module of the new path in the place of the old one, and warn."""
+        old = module.__name__
+        new = new_path(old)
+        warnings.warn(f"{old} has moved: import from {new}", DeprecationWarning, stacklevel=2)
+        sys.modules[old] = import_module(str(new))
+
+
+def new_path(name: str) -> str | None:
+    """Return where the module of a dotted name is now, None where it is what it was."""
+    inside = name.removeprefix(_PACKAGE)
+    for old, new in MOVED.items():
+        if inside == old or inside.startswith(old + "."):
+            return _PACKAGE + new + inside.removeprefix(old)
+    return None
