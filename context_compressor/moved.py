@@ -9,6 +9,7 @@ from types import ModuleType
 
 _PACKAGE = "context_compressor."
 MOVED = {
+    "backends.stores": "offload.packed",
     "cli.compress": "lab.commands.compress",
     "cli.compress_sessions": "lab.commands.compress_sessions",
     "cli.demo": "lab.commands.demo",
@@ -19,6 +20,7 @@ MOVED = {
     "cli.replay_parallel": "lab.commands.replay_parallel",
     "measure": "lab.measure",
     "messages.turns": "messages.chat.writing",
+    "offload.protocol": "offload.store",
     "readers": "lab.readers",
 }
 """Old path -> new one, of a module or of a room with all that is in it."""

@@ -205,9 +205,7 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("path", "name"), [("offload.protocol", "ref_of"), ("offload.directory.gc", "collect_garbage")]
-)
+@pytest.mark.parametrize(("path", "name"), [("offload.directory.gc", "collect_garbage")])
 def test_a_path_that_moved_warns_and_gives_the_same(path: str, name: str) -> None:
     path = f"context_compressor.{path}"
     sys.modules.pop(path, None)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from context_compressor.backends.deleting import DAY_SECONDS, engines_of
-from context_compressor.backends.namespaces import Namespace, namespace_of, namespaces_of, refs_of_states
+from context_compressor.backends.namespaces import Namespace, namespace_of, namespaces_of
 from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
 from context_compressor.compression.config import CompressionConfig
@@ -101,7 +101,7 @@ async def collect_texts(
     chosen: list[tuple[Namespace, StoredText]] = []
     counts = {"named": 0, "young": 0}
     for space, texts in listed:
-        own = named | refs_of_states(space)
+        own = named | space.refs_of_states()
         for text in texts:
             if text.ref in own:
                 counts["named"] += 1

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from context_compressor.backends.namespaces import FileNamespace, Namespace, namespace_of, refs_of_states
+from context_compressor.backends.namespaces import Namespace, namespace_of
 from context_compressor.backends.opening import sessions_of
 from context_compressor.backends.sessions import RemovedObject, SessionDirectory
-from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.compression.edits import kept_refs_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
@@ -214,8 +213,7 @@ async def delete_messages(
 
 
 def _is_its_own(store: OffloadStore, user_id: str, session_id: str) -> bool:
-    space = namespace_of(store)
-    return isinstance(space, PackedOffloadStore) and space.is_of(user_id, session_id)
+    return namespace_of(store).is_of(user_id, session_id)
 
 
 async def _named_by(history: History) -> set[str]:
@@ -265,7 +263,7 @@ async def _remove_texts(
     """
     found: list[StoredText] = []
     try:
-        named = refs_of_states(namespace)
+        named = namespace.refs_of_states()
         found = await namespace.stored()
     except OffloadError as error:
         done.problems.append(str(error))
@@ -290,8 +288,7 @@ async def _remove_texts(
             done.objects.append(RemovedObject("text", where, one.bytes))
     try:
         rest = await namespace.remove_halves(ABANDONED_SECONDS if is_shared else 0.0)
-        if isinstance(namespace, FileNamespace):
-            rest += namespace.remove_index()
+        rest += await namespace.remove_index()
         done.objects += [RemovedObject("file", where, size) for where, size in rest]
     except OSError as error:
         done.problems.append(f"{error.filename}: could not be removed: {error.strerror}")

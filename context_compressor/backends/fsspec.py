@@ -25,7 +25,6 @@ with naming_extras():
     import fsspec
     from fsspec.core import url_to_fs
 
-from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
 from context_compressor.offload.folders import (
     FILE_NAME,
     NAMESPACE,
@@ -34,6 +33,7 @@ from context_compressor.offload.folders import (
     make_directory,
     replacing,
 )
+from context_compressor.offload.packed import PackedOffloadStore, Packing, digits
 from context_compressor.offload.store import REF_PREFIX, StoredText
 
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
@@ -69,7 +69,7 @@ class FsspecOffloadStore(PackedOffloadStore):
     ) -> None:
         name = "default" if namespace is None else namespace
         check_namespace(name)
-        super().__init__(Packing(compress_above, encryption_key), name, max_bytes)
+        super().__init__(name, Packing(compress_above, encryption_key), max_bytes)
         if not isinstance(url, str) or not url:
             raise InvalidArgumentError(f"url: expected such as 's3://bucket/texts', got {url!r}")
         for option in options:  # a file system ignores options that it does not know

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from context_compressor.backends.sessions import SessionDirectory
-from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.errors import InvalidArgumentError, naming_extras, shown_url
 from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.packed import PackedOffloadStore
 
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
 """The drivers for URLs that name none."""

@@ -11,7 +11,7 @@ from typing import Any, Self
 from redis.asyncio import ConnectionPool
 from redis.exceptions import OutOfMemoryError
 
-from context_compressor.backends.records import as_namespace
+from context_compressor.backends.records import as_namespace, digest
 from context_compressor.backends.redis_clients import (
     Client,
     check_keys,
@@ -21,7 +21,7 @@ from context_compressor.backends.redis_clients import (
     make_ready,
 )
 from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
-from context_compressor.backends.stores import PackedOffloadStore, Packing, digits, label_of
+from context_compressor.offload.packed import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText
 
 _KEEP = """
@@ -71,7 +71,7 @@ class RedisOffloadStore(PackedOffloadStore):
         max_bytes: int | None = None,
     ) -> None:
         key = as_namespace(namespace)
-        super().__init__(Packing(compress_above, encryption_key), label_of(namespace), max_bytes)
+        super().__init__(label_of(namespace), Packing(compress_above, encryption_key), max_bytes)
         check_keys(key_prefix, key_ttl)
         self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
         self._client = self._own or client_over(url_or_pool)
@@ -148,6 +148,10 @@ class RedisOffloadStore(PackedOffloadStore):
                 other._be(name)
             found.append(other)
         return found
+
+    def is_of(self, user_id: str, session_id: str) -> bool:
+        """Tell whether the namespace is these ids of a user and a session: nothing else uses it."""
+        return self._namespace == digest(user_id, session_id)
 
     def where(self, ref: str) -> str:
         """Return where a text lies, for people."""

@@ -12,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.engines import dispose, engine_for, in_transaction, is_full, make_tables
-from context_compressor.backends.records import as_namespace
-from context_compressor.backends.stores import PackedOffloadStore, Packing, digits, label_of
+from context_compressor.backends.records import as_namespace, digest
 from context_compressor.backends.tables import texts
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.offload.packed import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         max_bytes: int | None = None,
     ) -> None:
         key = as_namespace(namespace)
-        super().__init__(Packing(compress_above, encryption_key), label_of(namespace), max_bytes)
+        super().__init__(label_of(namespace), Packing(compress_above, encryption_key), max_bytes)
         if not isinstance(engine, AsyncEngine | str):
             raise InvalidArgumentError(
                 f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
@@ -135,6 +135,10 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         other = copy(self)
         other._namespace, other._own, other.label = namespace, None, f"sha256:{namespace[:12]}"
         return other
+
+    def is_of(self, user_id: str, session_id: str) -> bool:
+        """Tell whether the namespace is these ids of a user and a session: nothing else uses it."""
+        return self._namespace == digest(user_id, session_id)
 
     def where(self, ref: str) -> str:
         """Return where a text lies, for people."""

@@ -36,8 +36,8 @@ from context_compressor.offload.store import OffloadStore
 if TYPE_CHECKING:  # their packages are extras
     from context_compressor.backends.archive import Archived
     from context_compressor.backends.sessions import SessionDirectory, SessionInfo
-    from context_compressor.backends.stores import PackedOffloadStore
     from context_compressor.offload.files import FileOffloadStore
+    from context_compressor.offload.packed import PackedOffloadStore
 
 _DRIVERS = frozenset({"asyncmy", "asyncpg", "psycopg", "pymysql", "redis", "sqlalchemy"})
 """Packages whose errors tell of a server: that it has gone, say."""

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from context_compressor.errors import (
-    OffloadCollisionError,
     OffloadCorruptError,
     OffloadError,
     OffloadNotFoundError,
@@ -24,6 +24,7 @@ from context_compressor.errors import (
 )
 from context_compressor.offload.folders import (
     FILE_NAME,
+    INDEX_FILE,
     PLAIN_FLAGS,
     TEMPORARY_PREFIX,
     TEMPORARY_SUFFIX,
@@ -31,12 +32,15 @@ from context_compressor.offload.folders import (
     check_limit,
     check_namespace,
     disk_error,
+    find_namespaces,
     make_directory,
+    refs_of_states_in,
     refuse_link,
     sweep,
     sync_directory,
 )
-from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text, ref_of
+from context_compressor.offload.packed import PackedOffloadStore, Packing
+from context_compressor.offload.store import REF_PREFIX, StoredText, ref_of
 from context_compressor.offload.tenant import Tenant
 
 T = TypeVar("T")
@@ -45,9 +49,12 @@ _GRACE_SECONDS = 5.0
 """How long a cancelled operation waits for its thread: an fsync on a busy disk can take seconds."""
 _OPENING_SECONDS = 0.1
 """How long making a store may take, which happens on the event loop; what fails is made up for later."""
+_READ_FLAGS = os.O_RDONLY | PLAIN_FLAGS | getattr(os, "O_NONBLOCK", 0)
+"""A named pipe in the place of a text would block the open for ever."""
+_ABSENT = FileNotFoundError, NotADirectoryError
 
 
-class FileOffloadStore:
+class FileOffloadStore(PackedOffloadStore):
     """Keep each text in `<path>/<namespace>/<16 hex digits>.txt`, durable before `write` returns.
 
     Files are made with mode 0600 in directories of mode 0700, at the first write; directories that exist
@@ -82,8 +89,10 @@ class FileOffloadStore:
         check_namespace(namespace)
         check_limit("max_bytes", max_bytes, whole=True)
         check_limit("max_age_seconds", max_age_seconds)
-        self._files = TextFiles(root / namespace)
         self._tenant = Tenant(root, namespace, max_bytes, max_age_seconds)
+        self._files = TextFiles(root / namespace)
+        self._only_looks = False
+        super().__init__(namespace, _AsTheyAre(self._files))
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
         self._tenant.enter(to_write=False, wait_seconds=_OPENING_SECONDS)
 
@@ -104,10 +113,7 @@ class FileOffloadStore:
             OffloadWriteError: any other reason why the text could not be made durable.
             InvalidArgumentError: `text` is no string.
         """
-        check_text(text)
-        return await self._run(
-            lambda cancelled: self._files.write(text, self._tenant, cancelled), to_write=True
-        )
+        return await super().write(text)
 
     async def read(self, ref: str) -> str:
         """Return the text under `ref`, as it was written.
@@ -118,8 +124,7 @@ class FileOffloadStore:
             OffloadPermissionError: this process may not read the file.
             OffloadError: the disk failed otherwise.
         """
-        check_ref(ref)
-        return await self._run(lambda _: self._files.read(ref))
+        return await super().read(ref)
 
     async def delete(self, ref: str) -> None:
         """Remove the text under `ref`, durably; absent is fine.
@@ -129,16 +134,7 @@ class FileOffloadStore:
             OffloadPermissionError: this process may not remove the file.
             OffloadError: the disk failed otherwise.
         """
-        check_ref(ref)
-        await self._run(lambda cancelled: self._files.delete(ref, self._tenant, cancelled))
-
-    async def refs(self) -> list[str]:
-        """Return every ref that is stored, sorted; other files, temporary ones included, are ignored."""
-        return await self._run(lambda _: self._files.refs())
-
-    async def stored(self) -> list[StoredText]:
-        """Return what is stored, sorted by ref, with sizes and ages."""
-        return await self._run(lambda _: self._files.stored())
+        await super().delete(ref)
 
     def open(self) -> None:
         """Mark the namespace as in use, so that no collection removes it; blocks.
@@ -157,14 +153,73 @@ class FileOffloadStore:
         """
         self._tenant.leave()
 
-    async def _run(self, work: Callable[[threading.Event], T], *, to_write: bool = False) -> T:
+    async def _run(
+        self, work: Callable[[threading.Event], T], *, to_write: bool = False, enters: bool = True
+    ) -> T:
         """Run blocking work in one thread, with the namespace marked as in use."""
 
         def enter_and_work(cancelled: threading.Event) -> T:
-            self._tenant.enter(to_write=to_write)
+            if enters:
+                self._tenant.enter(to_write=to_write)
             return work(cancelled)
 
         return await _off_loop(self._tenant.shared.threads, enter_and_work)
+
+    async def _put(self, ref: str, data: bytes) -> bool:
+        return await self._run(
+            lambda cancelled: self._files.put(ref, data, self._tenant, cancelled), to_write=True
+        )
+
+    async def _replace(self, ref: str, data: bytes) -> None:
+        await self._run(
+            lambda cancelled: self._files.put(ref, data, self._tenant, cancelled, replace=True), to_write=True
+        )
+
+    async def _get(self, ref: str) -> bytes | None:
+        return await self._run(lambda _: self._files.get(ref))
+
+    async def _remove(self, ref: str) -> None:
+        await self._run(lambda cancelled: self._files.remove(ref, self._tenant, cancelled))
+
+    async def _touch(self, ref: str, data: bytes) -> None:  # noqa: ARG002
+        await self._run(lambda _: os.utime(self._files.file(ref)))
+
+    async def _list(self) -> list[StoredText]:
+        return await self._run(lambda _: self._files.stored(), enters=not self._only_looks)
+
+    async def namespaces(self) -> list[Self]:
+        """Return stores for all namespaces in the directory; listing their texts marks none as used."""
+        root = self.directory.parent
+        found = await self._run(lambda _: find_namespaces(root) if root.is_dir() else [], enters=False)
+        return [self._beside(name) for name in sorted(one.name for one in found)]
+
+    def _beside(self, name: str) -> Self:
+        if name == self.label:
+            return self
+        other = copy(self)
+        other.label, other._only_looks = name, True
+        other._files = TextFiles(self.directory.parent / name)
+        other._packing, other._tenant = _AsTheyAre(other._files), self._tenant.beside(name)
+        return other
+
+    async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:
+        """Remove texts that a crash left half written."""
+        return await self._run(lambda _: self._files.unlink(TEMPORARY_PREFIX, older_than), enters=False)
+
+    async def remove_index(self) -> list[tuple[str, int]]:
+        """Remove the search index beside the texts, and the directory, if nothing is left in it."""
+        removed = await self._run(lambda _: self._files.unlink(INDEX_FILE), enters=False)
+        with suppress(OSError):  # there is something else in it
+            self.directory.rmdir()
+        return removed
+
+    def refs_of_states(self) -> set[str]:
+        """Return the refs that the states of conversations beside the texts name, and some more, maybe."""
+        return refs_of_states_in(self.directory)
+
+    def where(self, ref: str) -> str:
+        """Return where a text lies, for people."""
+        return str(self._files.file(ref))
 
 
 async def _off_loop(threads: ThreadPoolExecutor, work: Callable[[threading.Event], T]) -> T:
@@ -189,9 +244,18 @@ async def _off_loop(threads: ThreadPoolExecutor, work: Callable[[threading.Event
         raise
 
 
-_READ_FLAGS = os.O_RDONLY | PLAIN_FLAGS | getattr(os, "O_NONBLOCK", 0)
-"""A named pipe in the place of a text would block the open for ever."""
-_ABSENT = FileNotFoundError, NotADirectoryError
+class _AsTheyAre(Packing):
+    """Leave texts as they are, so that any program can read the files."""
+
+    def __init__(self, files: TextFiles) -> None:
+        super().__init__()
+        self._files = files
+
+    def _pack(self, text: str) -> bytes:
+        return text.encode("utf-8", "surrogatepass")
+
+    def _unpack(self, data: bytes, ref: str) -> str:
+        return self._files.text_of(ref, data)
 
 
 class TextFiles:
@@ -203,34 +267,83 @@ class TextFiles:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def write(self, text: str, tenant: Tenant, cancelled: threading.Event) -> str:
-        """Make a text durable and return its ref; cancelled, end after the step under way."""
-        ref = ref_of(text)
-        with self._failing(f"{ref} could not be written to {self._file(ref)}", OffloadWriteError):
+    def file(self, ref: str) -> Path:
+        """Return where a text lies."""
+        return self.directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
+
+    def put(
+        self, ref: str, data: bytes, tenant: Tenant, cancelled: threading.Event, *, replace: bool = False
+    ) -> bool:
+        """Make a text durable, where there is none yet or it is to be replaced; tell whether that was so.
+
+        Cancelled, end after the step under way.
+        """
+        file = self.file(ref)
+        with self._failing(f"{ref} could not be written to {file}", OffloadWriteError):
             make_directory(self.directory)
             sweep(self.directory)
-            if self._holds(ref, text):
-                with suppress(OSError):  # its age, by which a collection goes, begins anew
-                    os.utime(self._file(ref))
-            else:
-                self._write_file(ref, text, tenant, cancelled)
+            is_new = replace or not os.path.lexists(file)
+            if is_new:
+                is_new = self._write(file, data, tenant, cancelled, replace=replace)
             sync_directory(self.directory)
-        return ref
+        return is_new
+
+    def get(self, ref: str) -> bytes:
+        """Return what the file of a text holds."""
+        file = self.file(ref)
+        with self._failing(f"{ref} could not be read from {file}"):
+            try:
+                descriptor = os.open(file, _READ_FLAGS)
+                try:
+                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                        raise self._corrupt(ref, "is not a regular file")
+                    with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                        return stream.read()
+                finally:
+                    os.close(descriptor)
+            except _ABSENT as error:
+                raise OffloadNotFoundError(f"{ref} is not stored: there is no {file}") from error
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise self._corrupt(ref, "is a link, which is not followed") from error
+                raise
+
+    def text_of(self, ref: str, data: bytes) -> str:
+        """Return the text that a file holds."""
+        try:
+            text = data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise self._corrupt(ref, "was truncated or changed: it is no UTF-8") from error
+        if (found := ref_of(text)) != ref:
+            raise self._corrupt(ref, f"was truncated or changed: it hashes to {found}")
+        return text
 
     def read(self, ref: str) -> str:
         """Return the text under a ref."""
-        with self._failing(f"{ref} could not be read from {self._file(ref)}"):
-            return self._load(ref)
+        return self.text_of(ref, self.get(ref))
 
-    def delete(self, ref: str, tenant: Tenant, cancelled: threading.Event) -> None:
+    def remove(self, ref: str, tenant: Tenant, cancelled: threading.Event) -> None:
         """Remove the text under a ref, durably, unless cancelled before; absent is fine."""
-        file = self._file(ref)
+        file = self.file(ref)
         with self._failing(f"{ref} could not be removed ({file})"), suppress(*_ABSENT):
             with tenant.freeing(file.lstat().st_size):
                 if cancelled.is_set():  # and given up: it may be named again by now
                     raise OffloadError(f"{ref} was not removed: cancelled")
                 file.unlink()
             sync_directory(self.directory)
+
+    def unlink(self, prefix: str, older_than: float = 0.0) -> list[tuple[str, int]]:
+        """Remove files whose names begin so, and that are so many seconds old; return where, and bytes."""
+        removed: list[tuple[str, int]] = []
+        with self._failing(f"{self.directory} could not be tidied"), suppress(*_ABSENT):
+            for file in sorted(self.directory.iterdir()):
+                if file.name.startswith(prefix) and not file.is_symlink():
+                    with suppress(FileNotFoundError):
+                        status = file.stat()
+                        if max(time.time() - status.st_mtime, 0.0) >= older_than:
+                            file.unlink()
+                            removed.append((str(file), status.st_size))
+        return removed
 
     def refs(self) -> list[str]:
         """Return every ref that is stored, sorted."""
@@ -263,14 +376,16 @@ class TextFiles:
         except OSError as error:
             raise disk_error(error, what, otherwise) from error
 
-    def _write_file(self, ref: str, text: str, tenant: Tenant, cancelled: threading.Event) -> None:
-        data = text.encode("utf-8", "surrogatepass")
+    def _write(
+        self, file: Path, data: bytes, tenant: Tenant, cancelled: threading.Event, *, replace: bool
+    ) -> bool:
+        """Write a file under a name of its own, and publish it; tell whether that was needed."""
         descriptor, name = tempfile.mkstemp(TEMPORARY_SUFFIX, TEMPORARY_PREFIX, self.directory)
         temporary = Path(name)
         reserved = 0
         try:
             try:
-                tenant.reserve(ref, len(data), descriptor)
+                tenant.reserve(REF_PREFIX + file.stem, len(data), descriptor)
                 reserved = len(data)
                 rest = memoryview(data)
                 while rest and not cancelled.is_set():
@@ -279,65 +394,28 @@ class TextFiles:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            if not cancelled.is_set() and self._publish(temporary, ref, text):
+            if not cancelled.is_set() and _publish(temporary, file, replace=replace):
                 reserved = 0
+                return True
         finally:
             with suppress(OSError), tenant.freeing(reserved):
                 temporary.unlink(missing_ok=True)
+        return False
 
-    def _publish(self, temporary: Path, ref: str, text: str) -> bool:
-        """Put a file in its place; tell whether that was needed."""
-        file = self._file(ref)
-        # A hard link never replaces what another writer, of this process or not, put there meanwhile.
-        try:
-            os.link(temporary, file)
-        except FileExistsError:
-            if self._holds(ref, text):
-                return False
-            temporary.replace(file)  # what stands there is corrupt, and the right text is at hand
-        except OSError:
-            temporary.replace(file)  # a disk without hard links; if something else is wrong, this says so
+    def _corrupt(self, ref: str, fault: str) -> OffloadCorruptError:
+        return OffloadCorruptError(f"{ref}: {self.file(ref)} {fault}; delete it, or restore it from a backup")
+
+
+def _publish(temporary: Path, file: Path, *, replace: bool) -> bool:
+    """Put a file in its place; False where something is there that is not to be replaced."""
+    if replace:
+        temporary.replace(file)
         return True
-
-    def _holds(self, ref: str, text: str) -> bool:
-        try:
-            held = self._load(ref)
-        except (OffloadNotFoundError, OffloadCorruptError):
-            return False
-        if held != text:
-            raise OffloadCollisionError(
-                f"another text already holds {ref} ({self._file(ref)}); the text at hand was not stored"
-            )
-        return True
-
-    def _load(self, ref: str) -> str:
-        file = self._file(ref)
-        try:
-            descriptor = os.open(file, _READ_FLAGS)
-            try:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise _corrupt_error(ref, file, "is not a regular file")
-                with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                    data = stream.read()
-            finally:
-                os.close(descriptor)
-        except _ABSENT as error:
-            raise OffloadNotFoundError(f"{ref} is not stored: there is no {file}") from error
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise _corrupt_error(ref, file, "is a link, which is not followed") from error
-            raise
-        try:
-            text = data.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise _corrupt_error(ref, file, "was truncated or changed: it is no UTF-8") from error
-        if ref_of(text) != ref:
-            raise _corrupt_error(ref, file, f"was truncated or changed: it hashes to {ref_of(text)}")
-        return text
-
-    def _file(self, ref: str) -> Path:
-        return self.directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
-
-
-def _corrupt_error(ref: str, file: Path, fault: str) -> OffloadCorruptError:
-    return OffloadCorruptError(f"{ref}: {file} {fault}; delete it, or restore it from a backup")
+    # A hard link never replaces what another writer, of this process or not, put there meanwhile.
+    try:
+        os.link(temporary, file)
+    except FileExistsError:
+        return False
+    except OSError:
+        temporary.replace(file)  # a disk without hard links; if something else is wrong, this says so
+    return True

@@ -167,6 +167,10 @@ class Tenant:
         """Take over in a process that was forked: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
 
+    def beside(self, namespace: str) -> Tenant:
+        """Return one for another namespace of the directory, not entered yet."""
+        return Tenant(self._directory.parent, namespace, self._max_bytes, self._max_age_seconds)
+
     def enter(self, *, to_write: bool, wait_seconds: float = WAIT_SECONDS) -> None:
         """Mark the namespace as in use, if it is there or about to be; what keeps from that is logged."""
         try:

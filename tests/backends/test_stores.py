@@ -30,8 +30,8 @@ from context_compressor import (
     RedisOffloadStore,
     SQLAlchemyOffloadStore,
 )
-from context_compressor.backends.stores import PackedOffloadStore
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.offload.packed import PackedOffloadStore
 from tests.backends.kept import URLS, url_of
 from tests.offload import test_stores as suite
 

@@ -365,17 +365,17 @@ async def test_a_summary_names_a_file_that_was_never_written() -> None:
         assert await memory.read_ref(ref)
 
 
-def _unchecked(files: TextFiles, ref: str) -> str:
-    return files._file(ref).read_text()
+def _unchecked(_: TextFiles, __: str, data: bytes) -> str:
+    return data.decode()
 
 
-@mistake(replaced(ROOM + "offload.files.TextFiles._load", _unchecked))
+@mistake(replaced(ROOM + "offload.files.TextFiles.text_of", _unchecked))
 async def test_a_torn_file_loads_as_if_it_were_whole() -> None:
     """MemoryOS: a torn file loads as empty and is overwritten."""
     with tempfile.TemporaryDirectory() as folder:
         store = FileOffloadStore(folder)
         ref = await store.write(text("stored", 50))
-        store._files._file(ref).write_text(text("stored", 50)[:100])
+        store._files.file(ref).write_text(text("stored", 50)[:100])
         with pytest.raises(OffloadCorruptError):
             await store.read(ref)
 

@@ -1,17 +1,15 @@
-"""What offload stores over databases, Redis and file systems have in common: refs, packing, errors."""
+"""What all stores but that in memory have in common: refs, packing, errors, a quota."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable
 from importlib import import_module
 from math import inf
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from context_compressor.backends.records import digest, from_bytes, to_bytes
 from context_compressor.errors import (
     InvalidArgumentError,
     OffloadCollisionError,
@@ -26,17 +24,14 @@ from context_compressor.errors import (
 from context_compressor.offload import store as refs
 from context_compressor.offload.folders import check_limit, disk_error
 from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text
+from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _PLAIN, _SMALLER, _SEALED = 0, 1, 2
 """Bits of the first byte: compressed by zstd, encrypted."""
 _MOST_UNPACKED = 256 * 2**20
 """Bytes above which a text is not compressed, so that no small stored text unpacks to fill the memory."""
-_OFF_LOOP_BYTES = 65_536
-"""Packing more than this takes a thread."""
 _COUNTED_SECONDS, _FULL_SECONDS = 60.0, 1.0
 """How long a count of what is stored is gone by; and one by which a text does not fit."""
 
@@ -69,10 +64,10 @@ class Packing:
 
     async def pack(self, text: str) -> bytes:
         """Return what is stored."""
-        return await _off_loop(len(text), self._pack, text)
+        return await run_off_loop(len(text), self._pack, text)
 
     def _pack(self, text: str) -> bytes:
-        data, bits = to_bytes(text), _PLAIN
+        data, bits = text.encode("utf-8", "surrogatepass"), _PLAIN
         if self._above is not None and self._above < len(data) <= _MOST_UNPACKED:
             data, bits = self._zstd.compress(data), bits | _SMALLER
         if self._fernet is not None:
@@ -86,7 +81,7 @@ class Packing:
             OffloadKeyError: it is encrypted, and the key is missing or another one.
             OffloadCorruptError: it was changed.
         """
-        return await _off_loop(len(data), self._unpack, data, ref)
+        return await run_off_loop(len(data), self._unpack, data, ref)
 
     def _unpack(self, data: bytes, ref: str) -> str:
         if not data or data[0] > _SMALLER | _SEALED:
@@ -107,15 +102,14 @@ class Packing:
                 if zstd.frame_content_size(data) > _MOST_UNPACKED:
                     raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
                 data = zstd.decompress(data, max_output_size=_MOST_UNPACKED)
-            return from_bytes(data)
+            text = data.decode("utf-8", "surrogatepass")
         except InvalidArgumentError as error:
             raise OffloadError(f"the text under {ref} is compressed: {error}") from error
         except Exception as error:
             raise OffloadCorruptError(f"the text under {ref} was changed: {error}") from error
-
-
-async def _off_loop(size: int, work: Callable[..., T], *arguments: Any) -> T:
-    return await asyncio.to_thread(work, *arguments) if size > _OFF_LOOP_BYTES else work(*arguments)
+        if (found := refs.ref_of(text)) != ref:
+            raise OffloadCorruptError(f"the text under {ref} was changed: it hashes to {found}")
+        return text
 
 
 def _needed(module: str, argument: str) -> Any:
@@ -132,16 +126,13 @@ class PackedOffloadStore(ABC):
     """An `OffloadStore` over a few steps that a subclass has, each by ref; write-once without locks.
 
     Args:
-        packing: makes bytes of texts.
         label: what to call the namespace.
+        packing: makes bytes of texts, and texts of them again.
         max_bytes: bytes that the namespace may hold; None: any. A text that does not fit is refused, none is
             removed for it. What others write there meanwhile is counted once a minute.
     """
 
-    _namespace = ""
-    """What stands for the namespace where its name may be any."""
-
-    def __init__(self, packing: Packing, label: str, max_bytes: int | None = None) -> None:
+    def __init__(self, label: str, packing: Packing, max_bytes: int | None = None) -> None:
         check_limit("max_bytes", max_bytes, whole=True)
         self.label = label
         self._packing = packing
@@ -152,7 +143,7 @@ class PackedOffloadStore(ABC):
 
     async def write(self, text: str) -> str:
         """Keep `text` and return its ref; see `OffloadStore.write` for the errors."""
-        ref = refs.ref_of(check_text(text))
+        ref = await run_off_loop(len(check_text(text)), refs.ref_of, text)
         data = await self._packing.pack(text)
         await self._kept(self._check_room(ref, len(data)), ref)
         self._under_way += len(data)  # at once, so that others who write now find this room taken
@@ -173,17 +164,14 @@ class PackedOffloadStore(ABC):
             except OffloadNotFoundError:
                 continue  # it was removed meanwhile
             except OffloadCorruptError:
-                await self._kept(self._replace(ref, data), ref)
+                await self._kept(self._replace(ref, data), ref)  # and the right text is at hand
                 return
             if held == text:
                 await self._renew(ref, data)
                 return
-            if refs.ref_of(held) == ref:
-                raise OffloadCollisionError(
-                    f"another text already holds {ref}; the text at hand was not stored"
-                )
-            await self._kept(self._replace(ref, data), ref)  # what stood there was corrupt
-            return
+            raise OffloadCollisionError(
+                f"another text already holds {ref} ({self.where(ref)}); the text at hand was not stored"
+            )
         raise OffloadWriteError(f"{ref} comes and goes: somebody removes it while it is written")
 
     async def _kept(self, step: Any, ref: str) -> Any:
@@ -233,10 +221,7 @@ class PackedOffloadStore(ABC):
 
     async def read(self, ref: str) -> str:
         """Return the text under `ref`; see `OffloadStore.read` for the errors."""
-        text = await self._read(check_ref(ref))
-        if refs.ref_of(text) != ref:
-            raise OffloadCorruptError(f"the text under {ref} was changed: it hashes to {refs.ref_of(text)}")
-        return text
+        return await self._read(check_ref(ref))
 
     async def _read(self, ref: str) -> str:
         try:
@@ -255,6 +240,8 @@ class PackedOffloadStore(ABC):
         self._counted_at = -inf
         try:
             await self._remove(ref)
+        except OffloadError:
+            raise
         except Exception as error:
             raise OffloadError(f"{ref} could not be removed: {error}") from error
 
@@ -266,6 +253,8 @@ class PackedOffloadStore(ABC):
         """Return what is stored, sorted by ref."""
         try:
             return sorted(await self._list())
+        except OffloadError:
+            raise
         except Exception as error:
             raise OffloadError(f"the store could not be listed: {error}") from error
 
@@ -301,17 +290,29 @@ class PackedOffloadStore(ABC):
         """
         return []  # a store that writes whole texts or none has none
 
-    def is_of(self, user_id: str, session_id: str) -> bool:
+    async def remove_index(self) -> list[tuple[str, int]]:
+        """Remove what is kept beside the texts to search by; return where, and bytes."""
+        return []
+
+    def refs_of_states(self) -> set[str]:
+        """Return the refs that something in the namespace itself names; maybe too many.
+
+        Raises:
+            OffloadError: it cannot be read.
+        """
+        return set()
+
+    def is_of(self, user_id: str, session_id: str) -> bool:  # noqa: ARG002
         """Tell whether the namespace is these ids of a user and a session: nothing else uses it."""
-        return self._namespace == digest(user_id, session_id)
+        return False
 
     @abstractmethod
     async def namespaces(self) -> list[Self]:
         """Return stores for all namespaces beside this one, itself among them; they end with it."""
 
     @abstractmethod
-    async def close(self) -> None:
-        """Close what was opened here."""
+    def close(self) -> Awaitable[None] | None:
+        """Close what was opened here; await what it gives, if anything."""
 
     @abstractmethod
     def where(self, ref: str) -> str:
