@@ -52,14 +52,16 @@ def segment_text(
         if guide:  # it has to fit where only the ref was reckoned with
             label = f"[{message_count} earlier {messages}: {ref}; {guide}]"
         return label + beside
-    label = f"[Notes by the memory, not by the user, of {message_count} earlier {messages}. {where}]"
+    of = f"of {message_count} earlier {messages}; what stands below is newer"
+    label = f"[Notes by the memory, not by the user, {of}. {where}]"
     return f"{label}\n{summary}{beside}"
 
 
 _LABEL = re.compile(
     r"\[(?:Earlier conversation: \d+ messages? left the view\. Full text: "
     r"|\d+ earlier messages?: "
-    r"|(?:Notes|Summary) by the memory, not by the user, of \d+ earlier messages?\. Full text: )ctx://[0-9a-f]{16}[.;\]]"
+    r"|(?:Notes|Summary) by the memory, not by the user, of \d+ earlier messages?"
+    r"(?:; what stands below is newer)?\. Full text: )ctx://[0-9a-f]{16}[.;\]]"
 )
 
 

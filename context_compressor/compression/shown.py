@@ -407,4 +407,4 @@ def _telling_part(text: str, room: int) -> Iterator[str]:
 
 def _left_out(gap: str) -> Iterator[str]:
     if gap.strip():
-        yield left_out(gap)
+        yield left_out(gap) or gap.strip("\n")

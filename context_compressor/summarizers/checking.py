@@ -148,7 +148,11 @@ async def summarize_checked(
 
 
 def check_summary(
-    summary: object, request: SummaryRequest, material: str | None = None, quotes: bool = False
+    summary: object,
+    request: SummaryRequest,
+    material: str | None = None,
+    quotes: bool = False,
+    sent: SummaryRequest | None = None,
 ) -> str:
     """Return the text of a summary, cleaned of reasoning, wrapping, invented refs and what cannot be seen.
 
@@ -160,6 +164,7 @@ def check_summary(
         material: what was summarised, as text; rendered from the request when None.
         quotes: whether all of it is quoted from the material, as in an extract; it may then repeat itself as
             the material does.
+        sent: what was sent, where that was less than what was asked.
 
     Raises:
         SummaryRejectedError: it is no summary, says nothing, is an error text, a copy of the material, or
@@ -172,7 +177,7 @@ def check_summary(
     text = unwrap(answer)
     if not says_something(text):
         raise _rejected("it says nothing: empty, a placeholder, or only the template")
-    if begins_with_label(text) or repeats_marks(text, request):
+    if begins_with_label(text) or repeats_marks(text, sent or request):
         raise _rejected("it goes on with the conversation, or repeats the prompt")
     if material is None and not quotes:  # what a program writes may quote a call, and is no error text
         _check_form(answer, text, request)
@@ -228,9 +233,8 @@ def _rejected(why: str) -> SummaryRejectedError:
 
 
 def asked_again(request: SummaryRequest, note: str, draft: str | None = None) -> SummaryRequest:
-    """Return a request with one more wish; a draft stands where an earlier summary would."""
-    instructions = f"{request.instructions}\n{note}" if request.instructions else note
-    return replace(request, instructions=instructions, previous=draft or request.previous)
+    """Return a request that says what was wrong; a draft stands where an earlier summary would."""
+    return replace(request, repair=note, previous=draft or request.previous)
 
 
 def _cut(text: str, max_tokens: int, counter: TokenCounter) -> str:

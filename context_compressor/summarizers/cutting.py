@@ -29,7 +29,7 @@ def cut(text: str, max_chars: int) -> str:
 def cut_middle(text: str, max_chars: int) -> str:
     """Return about `max_chars` characters of a longer text: its head, how much is left out, its tail.
 
-    It is cut between words where it has some.
+    It is cut between words where it has some, and stays whole where that saves less than the mark costs.
     """
     if len(text) <= max_chars:
         return text
@@ -38,13 +38,15 @@ def cut_middle(text: str, max_chars: int) -> str:
     end = half // 2 + blanks[-1] if blanks else half
     blank = re.search(r"\s", text[len(text) - half :][: half // 2])
     start = len(text) - half + (blank.end() if blank else 0)
-    return f"{text[:end].rstrip()}\n{left_out(text[end:start])}\n{text[start:].lstrip()}"
+    mark = left_out(text[end:start])
+    return f"{text[:end].rstrip()}\n{mark}\n{text[start:].lstrip()}" if mark else text
 
 
 def left_out(gap: str) -> str:
-    """Return the mark for what is left out of a text that a summariser reads."""
+    """Return the mark for what is left out of a text that a summariser reads; "" if it is not worth one."""
     lines = gap.strip("\n").count("\n") + 1
-    return f"[... {f'{lines:,} lines' if lines > 1 else f'{len(gap):,} characters'} left out ...]"
+    mark = f"[... {f'{lines:,} lines' if lines > 1 else f'{len(gap):,} characters'} left out ...]"
+    return mark if len(gap) > 2 * len(mark) else ""
 
 
 def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:

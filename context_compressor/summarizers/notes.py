@@ -7,8 +7,9 @@ returns others.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from context_compressor.summarizers.rules.choice import Candidate
@@ -45,7 +46,14 @@ _FORMS: tuple[tuple[_Kind, re.Pattern[str]], ...] = (
 _TORN = re.compile(r"~|-\d")
 """How a line begins that was to be an edit and has none of the forms."""
 _HEADING = re.compile(r"#{1,6}\s+(\S.*)")
-_EXCHANGE = re.compile(r'["“`](.+)["”`]\s*=>\s*["“`](.*)["”`]', re.DOTALL)
+_MARKS = "\"'`´“”„‟‘’‚«»‹›「」『』"
+_QUOTE = rf"\\?[{_MARKS}]"
+_QUOTED = re.compile(rf"[{_MARKS}](.+)[{_MARKS}][.,;]?", re.DOTALL)
+_ARROW = re.compile(rf"[{_MARKS}]\s*(?:=>|->|→)\s*[{_MARKS}]")
+"""What stands between the old words and the new ones. Either may hold quotes of any kind, and this, too."""
+_MOST_WAYS = 8
+_ESCAPED = re.compile(rf"\\([{_MARKS}])")
+_LOOSE = re.compile(rf"(\s+|{_QUOTE})")
 _GOES_ON = "\n  "
 """What stands before each further line of a text."""
 
@@ -71,10 +79,13 @@ class Faulty(NamedTuple):
     """An edit that could not be made, and why."""
 
     edit: str
+    """All of it, as it was written."""
     why: str
+    is_edit: bool = True
+    """Whether it has the form of one: what has not says nothing that could be made after all."""
 
     def __str__(self) -> str:
-        return f"{self.edit[:120]}: {self.why}"
+        return f"{self.edit}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +241,12 @@ class _Edit(NamedTuple):
     section: SectionKey
     topic: str
     raw: str
-    """The line as it was written."""
+    """As it was written, without the lines that go on with it."""
+
+    @property
+    def whole(self) -> str:
+        """As it was written."""
+        return self.raw + "".join(self.said.partition(_GOES_ON)[1:])
 
 
 def _edits_in(answer: str, *, plain: bool = False) -> Iterator[_Edit]:
@@ -310,13 +326,13 @@ class _Editing:
         line = self._lines.get(edit.number) if edit.number in self._shown else None
         if edit.kind == "stray":
             found = self.faults if _TORN.match(edit.raw) else self.strays
-            found.append(Faulty(edit.raw, "this is no edit"))
+            found.append(Faulty(edit.whole, "this is no edit", is_edit=found is self.faults))
         elif edit.kind == "add":
             self._add(edit.said, edit.section, edit.topic)
         elif edit.kind == "behind" and edit.number in self._shown:
             self._add_behind(self._shown[edit.number], edit.said)
         elif line is None:
-            self.faults.append(Faulty(edit.raw, f"there is no line {edit.number}"))
+            self.faults.append(Faulty(edit.whole, f"there is no line {edit.number}"))
         elif edit.kind == "drop":
             del self._lines[line.number]
         else:
@@ -338,14 +354,15 @@ class _Editing:
 
     def _change(self, line: Line, edit: _Edit) -> None:
         said = edit.said
-        if found := _EXCHANGE.fullmatch(said):
-            times = line.text.count(found[1])
-            if times != 1:
-                why = "they stand there twice" if times else f"line {line.number} does not hold these words"
-                self.faults.append(Faulty(edit.raw, why))
+        if said[0] in _MARKS and _ARROW.search(said):
+            ways = _exchanges(said, line.text)
+            once = [text for text, times in ways if times == 1]
+            if not once:
+                why = f"line {line.number} does not hold these words" if ways else "this is no edit"
+                why = "they stand there twice" if any(times for _, times in ways) else why
+                self.faults.append(Faulty(edit.whole, why))
                 return
-            left = line.text.replace(found[1], found[2]).strip().splitlines()
-            said = "\n".join(one for one in left if one.strip())
+            said = "\n".join(one for one in once[0].strip().splitlines() if one.strip())
         if said == line.text:
             return
         changed = line._replace(text=said, by="model")
@@ -357,13 +374,36 @@ class _Editing:
         return any(line.words == other.words for other in self._lines.values())
 
 
+def _exchanges(said: str, text: str) -> list[tuple[str, int]]:
+    """Return what a line says after the exchange of words that an edit asks for, and how often it held them.
+
+    Where a quoted piece holds an arrow between quotes itself, there are several ways to read the edit, those
+    with an arrow between quotes such as stand around it all first.
+    """
+    ways: list[tuple[str, int]] = []
+    if quoted := _QUOTED.fullmatch(said):
+        around = said[quoted.end(1)] + said[0]
+        arrows = [*islice(_ARROW.finditer(said, 1, quoted.end(1)), _MOST_WAYS)]
+        for arrow in sorted(arrows, key=lambda one: one[0][0] + one[0][-1] != around):
+            old, new = said[1 : arrow.start()], said[arrow.end() : quoted.end(1)]
+            if not _ESCAPED.search(text):  # nothing there needs an escape
+                new = _ESCAPED.sub(r"\1", new)
+            places = [*re.finditer(re.escape(old), text)] or [*re.finditer(_loosely(old), text)]
+            start, end = places[0].span() if places else (0, 0)
+            ways.append((text[:start] + new + text[end:], len(places)))
+    return ways
+
+
+def _loosely(words: str) -> str:
+    """Return a pattern that finds words with quotes of another kind, escaped or not, and other blanks."""
+    pieces = _LOOSE.split(words)
+    for at in range(1, len(pieces), 2):
+        pieces[at] = r"\s+" if pieces[at].isspace() else _QUOTE
+    return "".join(piece if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+
+
 def begins_with_edit(text: str) -> bool:
     """Tell whether the first line of a text changes, drops or adds a line."""
     first = text.lstrip().partition("\n")[0].strip()
     kind, _, _ = _form_of(first, plain=False)  # "404: Not Found" is none
     return first.startswith("+ ") or kind == "behind" or (kind in ("drop", "change") and first[0] in "-~")
-
-
-def edits_told(faults: Sequence[Faulty]) -> str:
-    """Return what a writer is told of edits that could not be made."""
-    return "\n".join(f"- {fault}" for fault in faults)

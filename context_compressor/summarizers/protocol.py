@@ -36,6 +36,10 @@ class SummaryRequest:
     """What the user wants the summary to mind, in their words."""
     note: str | None = None
     """What the agent noted that it still needs, on one line: material, like the conversation."""
+    repair: str | None = None
+    """What the memory says of the last answer, where edits could not be made or took too much room.
+    `previous` are the notes with what could be made; where no more is needed to mend it, `messages` is
+    empty."""
 
     @property
     def facts(self) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ class Shown:
         if value.is_quote:
             parts = _LEFT_OUT.split(value.text)
             return all(self._is_said(part, 0) or _joins(part, r"\s", self._is_said) for part in parts)
-        plain = value.text.casefold().strip("$€£¥%#@~.,:;-/\\")
+        plain = _ESCAPE.sub(" ", value.text).casefold().strip(" $€£¥%#@~.,:;-/\\")
         if (amount := _AMOUNT.fullmatch(plain)) and len(plain) <= _MAX_NUMBER_CHARS:
             return self._counts(*amount.groups())
         return (

@@ -12,17 +12,17 @@ from context_compressor.errors import (
 )
 from context_compressor.messages.msg import Msg, is_segment, is_staying, segment_metadata
 from context_compressor.messages.speech import quotes_prose
+from context_compressor.messages.text import indent_lines
 from context_compressor.summarizers.attempts import Paid, current_attempts, paying
 from context_compressor.summarizers.checking import (
     MadeUpError,
     ask,
-    asked_again,
     check_summary,
     check_values,
     reported,
 )
 from context_compressor.summarizers.cutting import cut_to_tokens
-from context_compressor.summarizers.notes import Faulty, Notes, edits_told
+from context_compressor.summarizers.notes import Faulty, Notes
 from context_compressor.summarizers.pieces import split_messages
 from context_compressor.summarizers.prompts import build_prompt, material_text
 from context_compressor.summarizers.protocol import (
@@ -53,17 +53,19 @@ _CHAT_TOKENS = 16
 _LEAST_ROOM = 64
 _ROUNDS = 3
 _MADE_UP = (
-    "Your last edits named what the material does not hold: {values}. "
-    "Answer again, with names and values as they stand there."
+    "Nothing of your last answer was taken, for it named what the material does not hold: {values}. "
+    "Answer anew, with names and values as they stand there."
 )
 _FAULTY = (
-    "Of your last edits these could not be made, all others are made. Answer with these, mended:\n{faults}"
+    "Of your last answer these could not be made; all else is made, and stands in the notes above. Answer "
+    "with these alone, mended:\n{faults}"
 )
 _TOO_LONG = (
-    "The notes take {tokens} tokens now; {room} are allowed. Shorten and drop lines, by edits, until they "
-    "fit: what matters least for going on."
+    "With your last edits, which are made, the notes are {excess} tokens too long. Shorten and drop lines, "
+    "by edits, until they fit: what matters least for going on."
 )
-_MOST_NAMED = 30
+"""In the memory's voice. What a writer said is quoted below, indented as all that was said."""
+_MOST_NAMED, _MOST_TOLD = 30, 300
 _NO_QUOTES = str.maketrans("", "", '"“”「」«»')
 """A quote without its marks."""
 _BETWEEN = "\n\n"
@@ -248,48 +250,65 @@ class NotesWriter:
             share = int(max(room - self._tokens(notes), LEAST_SHARE * room)) // pieces
             request = replace(request, max_tokens=max(share, min(room, _LEAST_ROOM)))
         try:
-            told, again = await self._ask(job, request, notes)
+            told, faults = await self._ask(job, request, notes)
         except MadeUpError as error:
             named = ", ".join(error.values[:_MOST_NAMED])
-            told, again = await self._ask(job, request, notes, _MADE_UP.format(values=named))
-        if again:
-            told = await self._mended(job, request, told, _FAULTY.format(faults=again))
+            repair = _Repair(_MADE_UP.format(values=named), rereads=True)
+            told, faults = await self._ask(job, request, notes, repair)
+        if faults:
+            said = "\n".join(map(str, faults))
+            # What is no edit at all can only be written anew.
+            repair = _Repair(
+                _FAULTY.format(faults=indent_lines(said)), not any(one.is_edit for one in faults)
+            )
+            told = await self._mended(job, request, told, repair)
             if told == notes:
-                raise SummaryRejectedError(f"summary rejected: none of its edits could be made: {again}")
+                raise SummaryRejectedError(
+                    f"summary rejected: none of its edits could be made: {said[:_MOST_TOLD]}"
+                )
         tokens = self._tokens(told)
         if tokens > room and self._edits:
-            note = _TOO_LONG.format(tokens=tokens, room=room)
-            shorter = await self._mended(job, replace(request, messages=(), context=()), told, note)
+            repair = _Repair(_TOO_LONG.format(excess=tokens - room))
+            shorter = await self._mended(job, request, told, repair)
             told = min(told, shorter, key=self._tokens)
         return await run_rules_off_loop(len(told.text()), self._fitted, told, notes, room, newest)
 
-    async def _mended(self, job: _Job, request: SummaryRequest, notes: Notes, note: str) -> Notes:
+    async def _mended(self, job: _Job, request: SummaryRequest, notes: Notes, repair: _Repair) -> Notes:
         """Return notes after one more request; as they are where that fails."""
         try:
-            return (await self._ask(job, request, notes, note))[0]
+            return (await self._ask(job, request, notes, repair))[0]
         except SummarizerError:
             return notes  # what there is can still be cut
 
     async def _ask(
-        self, job: _Job, request: SummaryRequest, notes: Notes, note: str = ""
-    ) -> tuple[Notes, str]:
+        self, job: _Job, request: SummaryRequest, notes: Notes, repair: _Repair | None = None
+    ) -> tuple[Notes, list[Faulty]]:
         """Ask once; return the notes after the answer, and which of its edits could not be made."""
-        asked = self._shown(request, notes)  # what an answer may quote: not our note, which names its faults
-        noted = asked_again(asked, note) if note else asked
-        summary = await ask(self.summarizer, noted, job.left(), self._timeout_seconds)
+        asked = self._shown(request, notes)  # what an answer may quote: no repair, which names its faults
+        sent = asked if repair is None else replace(asked, repair=repair.text)
+        rereads = repair is None or repair.rereads
+        if not rereads:
+            sent = replace(sent, messages=(), context=())
+        summary = await ask(self.summarizer, sent, job.left(), self._timeout_seconds)
         said = str(getattr(summary, "text", ""))
         size = text_characters(asked.messages) + len(said)
-        read = reported(getattr(summary, "input_tokens", 0)) or job.read_tokens
+        read = reported(getattr(summary, "input_tokens", 0))
+        read = read or (job.read_tokens if rereads else self._tokens(notes))
         written = reported(getattr(summary, "output_tokens", 0))
         try:
-            return await run_off_loop(size, self._after, summary, asked, notes, job.material)
+            return await run_off_loop(size, self._after, summary, asked, sent, notes, job.material)
         finally:
             job.paid.add(read, written or await run_off_loop(len(said), self._counter.count_text, said))
 
     def _after(
-        self, summary: Summary, asked: SummaryRequest, notes: Notes, material: str | None
-    ) -> tuple[Notes, str]:
-        text = check_summary(summary, asked, material, getattr(self.summarizer, "quotes", False))
+        self,
+        summary: Summary,
+        asked: SummaryRequest,
+        sent: SummaryRequest,
+        notes: Notes,
+        material: str | None,
+    ) -> tuple[Notes, list[Faulty]]:
+        text = check_summary(summary, asked, material, getattr(self.summarizer, "quotes", False), sent)
         faults: list[Faulty] = []
         if self._edits:
             told, faults = notes.edited(text)
@@ -298,7 +317,7 @@ class NotesWriter:
         else:
             told = notes.added(self._fitted(Notes().added(text), Notes(), asked.max_tokens).text())
         told = _with_rules_quoted(told, notes, asked)
-        return _with_marks(told, notes, asked) if self.remote else told, edits_told(faults)
+        return _with_marks(told, notes, asked) if self.remote else told, faults
 
     def _fitted(self, told: Notes, notes: Notes, room: int, newest: int | None = None) -> Notes:
         """Return as many of the lines as have room; of a single one that is too long its beginning.
@@ -320,6 +339,14 @@ class NotesWriter:
         if not fitted.lines or (told.changed_since(notes) and not fitted.changed_since(notes)):
             raise SummaryRejectedError(f"summary rejected: {room} tokens leave nothing of it")
         return fitted
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """What is asked once more, and whether the material has to be read again for it."""
+
+    text: str
+    rereads: bool = False
 
 
 @dataclass(slots=True)

@@ -4,11 +4,13 @@ import pytest
 
 from context_compressor.compression.labels import segment_text, summary_of
 
+NEWER = "; what stands below is newer"
+
 
 @pytest.mark.parametrize(
     ("summary", "guide", "label"),
     [
-        ("- Went on.", "", "[Notes by the memory, not by the user, of {}. Full text: ctx://a.]"),
+        ("- Went on.", "", f"[Notes by the memory, not by the user, of {{}}{NEWER}. Full text: ctx://a.]"),
         (None, "", "[Earlier conversation: {} left the view. Full text: ctx://a.]"),
         (None, "ask", "[{}: ctx://a; ask]"),
     ],

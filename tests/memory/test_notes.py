@@ -258,7 +258,7 @@ async def test_without_a_gain_nothing_happens() -> None:
     assert (await memory.get_memory())[0].content == "Hello."
 
 
-@pytest.mark.parametrize("messages", range(7, 14))
+@pytest.mark.parametrize("messages", range(8, 14))
 async def test_a_short_note_is_kept_however_little_leaves(messages: int) -> None:
     memory = memory_of(keep_recent_count=2, keep_first_user=False)
     for number in range(messages):

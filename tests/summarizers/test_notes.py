@@ -65,6 +65,10 @@ def test_notes_that_join_others_keep_their_lines_once_and_number_theirs_anew():
         ('~3 "W1 paid" => "W1 refunded (was paid)"', "W1 paid", "W1 refunded (was paid)"),
         ('~3 "order W1 sent, " => ""', "order W1 sent, order W1 paid", "order W1 paid"),
         ("~2 “b.py” => “c.py”", "to b.py", "to c.py"),
+        ("~2 'b.py' -> 'c.py'.", "to b.py", "to c.py"),
+        (r'~2 "to b.py" => "to \"c.py\""', "to b.py", 'to "c.py"'),
+        ('~2 "to b.py" => "to "c" => "d""', "to b.py", 'to "c" => "d"'),
+        ("~2 `renamed  to` => `is`", "renamed to", "is"),
         ("-4", "\n### Bob\n4: refunded", ""),
         ("- 4.", "\n### Bob\n4: refunded", ""),
         ('~4 "refunded" => ""', "\n### Bob\n4: refunded", ""),
@@ -103,6 +107,8 @@ def test_an_edit_changes_what_it_names_and_nothing_else(answer: str, before: str
         ("+ new\n~6 newer", "there is no line 6"),
         ('~3 "W2" => "W3"', "line 3 does not hold these words"),
         ('~3 "order W1" => "it"', "they stand there twice"),
+        ('~3 "order W1 sent" => "it" now', "this is no edit"),
+        ('~3 "order W1 sent" => "', "this is no edit"),
         ("~one ship it", "this is no edit"),
         ("## Goal\n-1 (done)", "this is no edit"),
         ("I would not change anything.", "this is no edit"),
@@ -156,13 +162,37 @@ def tokens(notes: Notes) -> int:
     return COUNTER.count_text(notes.text())
 
 
+QUOTING = Notes().added(
+    "## Done\n- the user said \"ship it\" and 'go' to `x`\n- maps {\\\"a\\\": 1} and 'b' => 'c'; it’s so"
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "after"),
+    [
+        ('~1 "said "ship it" and" => "said "hold it" and"', "the user said \"hold it\" and 'go' to `x`"),
+        (r'~1 "said \"ship it\" and" => "says \"hold\","', "the user says \"hold\", 'go' to `x`"),
+        ("~1 'said 'ship it' and' => 'says 'hold','", "the user says 'hold', 'go' to `x`"),
+        ("~1 “‘go’ to `x`” → “no”", 'the user said "ship it" and no'),
+        (r'~2 "{\"a\": 1}" => "{\"b\": 2}"', r"""maps {\"b\": 2} and 'b' => 'c'; it’s so"""),
+        ("~2 \"'b' => 'c'; it's\" => \"'b' => 'd' is\"", r"""maps {\"a\": 1} and 'b' => 'd' is so"""),
+    ],
+)
+def test_words_to_exchange_may_hold_quotes_of_any_kind(edit: str, after: str):
+    told, faults = QUOTING.edited(edit)
+    assert faults == []
+    assert [line.text for line in told.changed_since(QUOTING)] == [after]
+
+
 @pytest.mark.parametrize("second", ["~5 open: docs", "~8 never", SummarizerError("down"), "Sorry, no."])
 async def test_what_could_not_be_made_is_told_back_once_with_the_rest_made(second: object):
-    told, summarizer = await written("~1 ship b.py\n~9 open: docs", second)
+    """Without what leaves: the edit says all that is needed."""
+    told, summarizer = await written("~1 ship b.py\n~9 open: docs\n  and tests", second)
     first, again = summarizer.requests
-    assert first.previous == SHOWN
+    assert (first.previous, first.repair) == (SHOWN, None)
     assert again.previous == SHOWN.replace("ship it", "ship b.py")
-    assert "~9 open: docs: there is no line 9" in again.instructions
+    assert "\n ~9 open: docs\n   and tests: there is no line 9" in again.repair
+    assert (again.messages, again.instructions) == ((), None)
     after = SHOWN.replace("ship it", "ship b.py")
     assert told.text(numbered=True) == (
         after.replace("tests", "docs") if second == "~5 open: docs" else after
@@ -171,13 +201,13 @@ async def test_what_could_not_be_made_is_told_back_once_with_the_rest_made(secon
 
 async def test_an_answer_of_which_nothing_can_be_made_is_refused_after_one_more():
     with pytest.raises(
-        SummaryRejectedError, match=r"none of its edits could be made: - ~9 b.py: there is no line 9"
+        SummaryRejectedError, match=r"none of its edits could be made: ~9 b.py: there is no line 9"
     ):
         await written("~9 b.py", "~9 b.py is it")
     told, summarizer = await written(
         "The user renamed a.py to b.py, the order W-1042 has a limit.", "+ b.py is it"
     )
-    assert len(summarizer.requests) == 2
+    assert [one.messages for one in summarizer.requests] == [TALK, TALK]
     assert told.lines[-1] == Line(6, "state", "b.py is it")
 
 
@@ -199,7 +229,7 @@ async def test_notes_that_are_too_long_are_shortened_by_the_writer_who_is_asked_
     assert told.text() == "## Goal\n- ship b.py\n\n## Decisions\n- b.py is shorter"
     note = summarizer.requests[1]
     assert (note.messages, note.previous) == ((), FULL.edited("~1 ship b.py")[0].text(numbered=True))
-    assert re.search(r"take \d+ tokens now; 40 are allowed", note.instructions)
+    assert re.search(r"the notes are \d+ tokens too long", note.repair)
 
 
 @pytest.mark.parametrize("second", [SummarizerError("down"), "+ b.py renamed", "~99 what", "I cannot."])
@@ -265,7 +295,8 @@ async def test_a_mark_stands_behind_new_values_that_nothing_shows_until_somethin
 async def test_a_writer_that_makes_up_values_is_told_once():
     made_up = "+ orders X-1001, X-1002, X-1003, X-1004, X-1005, X-1006"
     told, summarizer = await written(made_up, "+ order W-1042")
-    assert "X-1003" in summarizer.requests[1].instructions
+    assert "X-1003" in summarizer.requests[1].repair
+    assert summarizer.requests[1].messages == TALK
     assert told.lines[-1].text == "order W-1042"
     with pytest.raises(SummaryRejectedError, match="not in the material"):
         await written(made_up)

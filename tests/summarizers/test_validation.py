@@ -513,10 +513,10 @@ class TestLengths:
         assert summary.text == GOOD
         first, second = summarizer.requests
         assert first is asked
-        assert second.instructions is not None
-        assert second.instructions.startswith("Keep prices.\n")
-        assert str(counter.count_text(long)) in second.instructions
-        assert "100" in second.instructions
+        assert second.instructions == "Keep prices."
+        assert second.repair is not None
+        assert str(counter.count_text(long)) in second.repair
+        assert "100" in second.repair
 
     async def test_one_that_stays_too_long_is_asked_for_once_and_cut_at_a_line(self):
         summarizer = Scripted(GOOD + "\n- more of it" * 300, GOOD + "\n- more of it" * 200)

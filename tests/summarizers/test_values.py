@@ -21,6 +21,7 @@ MATERIAL = Shown("""\
  12 passed, 3 failed in 4.20s; tests/test_dates.py:120 AssertionError: expected '+02:00'
  87.5% covered, 12,000 rows, scanned 2026-01-07T13:20, context: 280.64MB, 1,370 configurations
  commit 06edada1bd860d28f479 of October 6, 2025, version 3.23.0, score 0.5883, 10000mAh,20 left
+ {"command": "sed -e 's/a/\\\\n\\\\told_name(/g'"}
  {"server_name": "filesystem", "tool_name": "move_file"} class ForeignKey: def formfield
  不要拨打电话 13800138000。订单 DD20250117 没有签收。包裹 SF991 已发货。于 2024年3月9日 送达。
 """)
@@ -52,6 +53,7 @@ def doubted(text: str) -> list[str]:
         "订单DD20250117的电话13800138000",
         "port=5432, port:5432, (5432), **5432**, `5432`",
         "a value that is cut short, src/uti…, …dec/ba92 and 471 …",
+        r"the call of sed: s/a/\n\told_name(/g",
     ],
 )
 def test_what_can_be_put_together_from_what_stands_there_has_no_mark(right: str):
@@ -129,6 +131,10 @@ def test_a_summary_that_is_made_up_is_refused():
 def test_all_that_the_model_was_shown_is_material(field: str):
     asked = request(user("hi"), context=(user("W1x"),), **{field: "W8841"})
     assert check_values("W8841, W1x", asked) == "W8841, W1x"
+
+
+def test_headings_of_the_notes_may_be_named():
+    assert MARK not in check_values('- see "State and next steps" and “用户的指示”', request(user("hi")))
 
 
 @pytest.mark.variants(3)
