@@ -9,6 +9,14 @@ from types import ModuleType
 
 _PACKAGE = "context_compressor."
 MOVED = {
+    "backends.archive": "backends.admin.archive",
+    "backends.collecting": "backends.admin.collection",
+    "backends.deleting": "backends.admin.deletion",
+    "backends.moving": "backends.admin.archive",
+    "backends.namespaces": "backends.admin.namespaces",
+    "backends.opening": "backends.admin.opening",
+    "backends.sessions": "backends.admin.sessions",
+    "backends.snapshots": "backends.admin.archive",
     "backends.stores": "offload.packed",
     "cli.compress": "lab.commands.compress",
     "cli.compress_sessions": "lab.commands.compress_sessions",

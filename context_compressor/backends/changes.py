@@ -9,20 +9,23 @@ from typing import Any
 
 from context_compressor.backends.records import between, digest
 from context_compressor.compression.edits import Edit, EditName, edit_to_dict, name_of
-from context_compressor.memory.history import Add, Change, Delete, Keys, Mark, Record, SetSummary, Withdraw
+from context_compressor.memory.history import (
+    Add,
+    Change,
+    Delete,
+    Keys,
+    Mark,
+    Record,
+    Restored,
+    SetSummary,
+    Withdraw,
+)
 
 Place = int | Fraction
 
 TOLD_WRITES = 10_000
 """For how many writes a deleted message is still told of. Who looks later finds by the size that something is
 missing, and reads all anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restored(Add):
-    """A message that comes back under the key that it had."""
-
-    key: str = ""
 
 
 @dataclass(slots=True, eq=False)

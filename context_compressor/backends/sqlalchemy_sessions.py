@@ -11,6 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from context_compressor.backends.admin.sessions import (
+    RemovedObject,
+    SessionDirectory,
+    SessionInfo,
+    StoredObject,
+)
 from context_compressor.backends.engines import (
     dispose,
     empty_log,
@@ -20,12 +26,6 @@ from context_compressor.backends.engines import (
     sqlite_file,
 )
 from context_compressor.backends.records import Standing, digest, from_bytes, unpack
-from context_compressor.backends.sessions import (
-    RemovedObject,
-    SessionDirectory,
-    SessionInfo,
-    StoredObject,
-)
 from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
 from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
 from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts

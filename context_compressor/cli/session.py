@@ -34,8 +34,8 @@ from context_compressor.messages.text import counted, one_line
 from context_compressor.offload.store import OffloadStore
 
 if TYPE_CHECKING:  # their packages are extras
-    from context_compressor.backends.archive import Archived
-    from context_compressor.backends.sessions import SessionDirectory, SessionInfo
+    from context_compressor.backends.admin.archive import Archived
+    from context_compressor.backends.admin.sessions import SessionDirectory, SessionInfo
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.packed import PackedOffloadStore
 
@@ -103,7 +103,7 @@ class Target:
     @asynccontextmanager
     async def sessions(self, *, may_make: bool = False) -> AsyncIterator[SessionDirectory]:
         """Give the sessions behind the URL."""
-        from context_compressor.backends.opening import open_sessions
+        from context_compressor.backends.admin.opening import open_sessions
 
         async with open_sessions(self.url, key_prefix=self.key_prefix) as sessions:
             await sessions.check(may_make=may_make)
@@ -170,7 +170,7 @@ class Target:
         check_path(where, "--store")
         if "://" not in where and is_read and not Path(where).is_dir():
             raise CommandError(f"--store {shown_url(where)}: there is no such directory")
-        from context_compressor.backends.opening import open_store
+        from context_compressor.backends.admin.opening import open_store
 
         try:
             told = None if self.store_options is None else json.loads(self.store_options)
@@ -275,11 +275,11 @@ async def show_session(target: Target, as_json: Json = False) -> int:
     Exit code 1 where there is no such session.
     """
     check_stdout()
-    from context_compressor.backends.snapshots import shown, take_snapshot
+    from context_compressor.backends.admin.archive import shown, take_snapshot
 
     async with target.found() as (one, history, texts):
         snapshot = await take_snapshot(history)
-        async with shown(snapshot, texts) as memory:
+        async with await shown(snapshot, texts) as memory:
             view = await memory.get_memory()
             stats = memory.stats()
         held = None if texts is None else set(await texts.refs())
@@ -347,10 +347,10 @@ async def export_session(target: Target, file: File) -> int:
     check_output(file, "FILE")
     if file == "-":
         raise CommandError("FILE -: an archive takes a file")
-    from context_compressor.backends import moving
+    from context_compressor.backends.admin import archive
 
     async with target.found() as (_, history, texts):
-        done = await moving.export_session(history, texts, file)
+        done = await archive.export_session(history, texts, file)
     console = make_console(stderr=True)
     say(console, f"{file}: {_summed(done)}")
     if done.missing:
@@ -370,16 +370,15 @@ async def import_session(
 ) -> int:
     """Make a session of an archive, which is checked whole before; refused where the session exists."""
     check_path(file, "FILE")
-    from context_compressor.backends import moving
-    from context_compressor.backends.archive import MAX_BYTES, read_archive
+    from context_compressor.backends.admin import archive
 
     async with target.sessions(may_make=True) as sessions:
-        most = MAX_BYTES if max_unpacked is None else read_size(max_unpacked, "--max-unpacked")
+        most = archive.MAX_BYTES if max_unpacked is None else read_size(max_unpacked, "--max-unpacked")
         user, session, ids = target.user, target.session, ("", "")
         if target.by_ids:
-            ids = _named(read_archive(Path(file), most), user, session)
+            ids = _named(archive.read_archive(Path(file), most), user, session)
         async with target.texts(ids) as texts:
-            done = await moving.import_session(
+            done = await archive.import_session(
                 file, sessions, texts, user_id=user, session_id=session, max_bytes=most
             )
     say(make_console(stderr=True), f"{_called(*_named(done, user, session))}: {_summed(done)}")
@@ -417,14 +416,14 @@ async def delete_session(
         "grace_seconds": read_age(grace, "--grace"),
         "rewrite": certificate is not None,
     }
-    from context_compressor.backends import deleting
+    from context_compressor.backends.admin import deletion
 
     async with target.found() as (one, history, texts):
         if not message:
-            done = await deleting.delete_session(history, texts, own_namespace=own_namespace, **named)
+            done = await deletion.delete_session(history, texts, own_namespace=own_namespace, **named)
         else:
             try:
-                done = await deleting.delete_messages(history, texts, message, **named)
+                done = await deletion.delete_messages(history, texts, message, **named)
             except InvalidArgumentError as error:
                 raise CommandError(str(error), NO) from None
     if certificate is not None:
@@ -482,8 +481,8 @@ def collect(
 
 
 async def _collect(target: Target, urls: list[str], wanted: dict[str, Any], as_json: bool) -> int:
-    from context_compressor.backends.collecting import collect_texts
-    from context_compressor.backends.opening import REDIS_SCHEMES, scheme_of
+    from context_compressor.backends.admin.collection import collect_texts
+    from context_compressor.backends.admin.opening import REDIS_SCHEMES, scheme_of
 
     async with AsyncExitStack() as stack:
         places = []

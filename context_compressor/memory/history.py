@@ -114,6 +114,13 @@ class Add:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored(Add):
+    """A message that comes back under the key that it had."""
+
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Remove messages; unknown keys are skipped."""
 
@@ -411,7 +418,11 @@ class ListHistory:
             for mark in change.marks:
                 self._mark(keys, mark, None)
             return
-        key = self._keys.new(msg.id, self._entries)
+        if isinstance(change, Restored):
+            key = change.key
+            self._keys.note(key)
+        else:
+            key = self._keys.new(msg.id, self._entries)
         marks = tuple(dict.fromkeys(change.marks))
         self._last_place += 1
         entry = Entry(self._last_place, self._number, key, msg, marks, change.tokens)

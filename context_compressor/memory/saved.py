@@ -193,15 +193,23 @@ def _checked(data: object) -> Saved:
     try:
         return _adapter().validate_python(_form_2(data) if version == 1 else data)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = SAVED_KEY
-        for step in fault["loc"]:
-            if step not in ("stub", "segment"):  # which kind of edit it was read as
-                place += f"[{step}]" if isinstance(step, int) else f".{step}"
-        told = fault["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        if fault["type"] == "dataclass_type":
-            told = "expected a dict"
-        raise InvalidStateError(f"{place}: {told}, got {type(fault['input']).__name__}") from error
+        raise InvalidStateError(fault_of(error, SAVED_KEY)) from error
+
+
+def fault_of(error: ValidationError, place: str = "") -> str:
+    """Return what is wrong with saved data, behind its place within what stands at `place`."""
+    fault = error.errors(include_url=False)[0]
+    for step in fault["loc"]:
+        if step not in ("stub", "segment"):  # which kind of edit it was read as
+            place += f"[{step}]" if isinstance(step, int) else f".{step}"
+    told = fault["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    if fault["type"] == "dataclass_type":
+        told = "expected a dict"
+    elif fault["type"] == "is_instance_of":
+        told = f"expected {fault['ctx']['class']}"
+    elif fault["type"] == "missing":
+        return f"{place.removeprefix('.')}: missing"
+    return f"{place.removeprefix('.')}: {told}, got {type(fault['input']).__name__}"
 
 
 def _form_2(data: Mapping[str, Any]) -> Mapping[str, Any]:

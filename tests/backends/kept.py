@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from context_compressor import CompressedMemory, Msg
-from context_compressor.backends.opening import open_sessions
-from context_compressor.backends.sessions import SessionDirectory
+from context_compressor.backends.admin.opening import open_sessions
+from context_compressor.backends.admin.sessions import SessionDirectory
 from context_compressor.offload.store import OffloadStore
 
 URLS = {

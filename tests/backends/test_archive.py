@@ -27,11 +27,16 @@ from context_compressor import (
     OffloadWriteError,
     SQLAlchemyMemory,
 )
-from context_compressor.backends.archive import ArchiveError, read_archive
-from context_compressor.backends.moving import export_session, import_session
-from context_compressor.backends.opening import open_sessions
-from context_compressor.backends.sessions import SessionDirectory
-from context_compressor.backends.snapshots import shown, take_snapshot
+from context_compressor.backends.admin.archive import (
+    ArchiveError,
+    export_session,
+    import_session,
+    read_archive,
+    shown,
+    take_snapshot,
+)
+from context_compressor.backends.admin.opening import open_sessions
+from context_compressor.backends.admin.sessions import SessionDirectory
 from context_compressor.compression.edits import refs_in
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.history import Add, Delete
@@ -114,7 +119,7 @@ async def test_the_view_of_a_snapshot_changes_nothing(directory: SessionDirector
     store = FileOffloadStore(tmp_path / "texts", "chat")
     before, refs = (await directory.history("ada", "chat").head()).number, await store.refs()
     expected = await view(directory, "ada", "chat", store)
-    memory = shown(await take_snapshot(directory.history("ada", "chat")), store)
+    memory = await shown(await take_snapshot(directory.history("ada", "chat")), store)
     assert [msg.to_dict() for msg in await memory.get_memory()] == expected
     assert (await directory.history("ada", "chat").head()).number == before
     assert await store.refs() == refs

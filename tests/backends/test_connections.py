@@ -27,7 +27,7 @@ from context_compressor import (
     SQLAlchemyOffloadStore,
     SQLAlchemyStates,
 )
-from context_compressor.backends.opening import open_sessions
+from context_compressor.backends.admin.opening import open_sessions
 from tests.backends.kept import url_of
 
 WORD = "hunter2-swordfish"

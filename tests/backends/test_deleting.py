@@ -28,11 +28,11 @@ from context_compressor import (
     SQLAlchemyOffloadStore,
     from_openai,
 )
-from context_compressor.backends.collecting import collect_texts
-from context_compressor.backends.deleting import delete_messages, delete_session
-from context_compressor.backends.namespaces import namespaces_of
-from context_compressor.backends.opening import open_store
-from context_compressor.backends.sessions import SessionDirectory
+from context_compressor.backends.admin.collection import collect_texts
+from context_compressor.backends.admin.deletion import delete_messages, delete_session
+from context_compressor.backends.admin.namespaces import namespaces_of
+from context_compressor.backends.admin.opening import open_store
+from context_compressor.backends.admin.sessions import SessionDirectory
 from tests.backends.kept import BUDGET, KINDS, all_kept, files_in, sessions_in, talk, url_of, view
 
 pytestmark = pytest.mark.variants(1)
@@ -175,7 +175,7 @@ async def test_what_a_crash_left_half_written_goes(where: str, tmp_path: Path, s
     halves = tmp_path / "texts" / "chat"
     dead = (
         "import os, sys, asyncio, pathlib, shutil\n"
-        "from context_compressor.backends.opening import open_store\n"
+        "from context_compressor.backends.admin.opening import open_store\n"
         "kill = lambda *arguments, **named: os.kill(os.getpid(), 9)\n"
         "pathlib.Path.replace = shutil.move = os.rename = os.replace = os.link = kill\n"
         "asyncio.run(open_store(sys.argv[1], 'chat').write(sys.argv[2]))\n"

@@ -21,7 +21,7 @@ from context_compressor import (
     SQLAlchemyMemoryService,
     SQLAlchemyOffloadStore,
 )
-from context_compressor.backends.moving import export_session
+from context_compressor.backends.admin.archive import export_session
 from context_compressor.cli.output import write_output
 from context_compressor.offload import folders
 from context_compressor.search.index import SearchIndex

@@ -15,7 +15,7 @@ from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, RedisMemory
 from context_compressor.backends import changes
 from context_compressor.backends import redis as backend
-from context_compressor.backends.deleting import delete_session
+from context_compressor.backends.admin.deletion import delete_session
 from context_compressor.backends.redis import RedisHistory
 from context_compressor.backends.redis_clients import Client
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError

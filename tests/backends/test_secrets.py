@@ -22,8 +22,8 @@ from context_compressor import (
     SQLAlchemyMemoryService,
     SQLAlchemyOffloadStore,
 )
-from context_compressor.backends.opening import open_sessions, open_store
-from context_compressor.backends.sessions import SessionDirectory
+from context_compressor.backends.admin.opening import open_sessions, open_store
+from context_compressor.backends.admin.sessions import SessionDirectory
 from context_compressor.cli.app import run
 from context_compressor.errors import shown_url
 

@@ -16,8 +16,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from context_compressor import InvalidArgumentError, InvalidStateError, RedisStates, SQLAlchemyStates
 from context_compressor.backends import collecting, tables
-from context_compressor.backends.collecting import collect_texts
-from context_compressor.backends.opening import open_sessions, open_store
+from context_compressor.backends.admin.collection import collect_texts
+from context_compressor.backends.admin.opening import open_sessions, open_store
 from context_compressor.integrations import conversations as module
 from context_compressor.integrations.conversations import Conversations
 from tests.backends.kept import KINDS, all_kept, url_of

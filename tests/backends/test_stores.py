@@ -244,7 +244,7 @@ def test_what_is_missing_is_named_by_its_extra() -> None:
 import sys
 sys.modules |= dict.fromkeys(("fsspec", "redis", "sqlalchemy"))
 import context_compressor
-from context_compressor.backends.opening import open_sessions, open_store
+from context_compressor.backends.admin.opening import open_sessions, open_store
 kinds = {"SQLAlchemy": "sql", "Redis": "redis", "Fsspec": "fsspec"}
 ends = ("Memory", "MemoryService", "OffloadStore")
 asked = {

@@ -15,7 +15,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, SQLAlchemyOffloadStore
-from context_compressor.backends.opening import open_sessions
+from context_compressor.backends.admin.opening import open_sessions
 from tests.backends.kept import BUDGET, talk, view
 from tests.cli.support import Cli
 

@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from context_compressor.backends.namespaces import Namespace, namespace_of
-from context_compressor.backends.opening import sessions_of
-from context_compressor.backends.sessions import RemovedObject, SessionDirectory
-from context_compressor.compression.edits import kept_refs_of
+from context_compressor.backends.admin.namespaces import Namespace, namespace_of
+from context_compressor.backends.admin.opening import sessions_of
+from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, named_by
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.memory.history import History
 from context_compressor.offload.folders import ABANDONED_SECONDS
 from context_compressor.offload.store import OffloadStore, StoredText
 
@@ -141,7 +139,7 @@ async def delete_session(
         raise InvalidArgumentError(
             f"there is no session {session_id!r} of user {user_id!r} ({directory.place})"
         )
-    own = await _named_by(history)
+    own = await named_by(history)
     reminders = [*directory.reminders, *await _check_store(store, own)]
     others: list[set[str]] = []
     if store is not None and not (own_namespace or _is_its_own(store, user_id, session_id)):
@@ -186,7 +184,7 @@ async def delete_messages(
     for id in msg_ids:
         if id not in there:
             raise InvalidArgumentError(f"there is no message {id!r} in session {session_id!r} of {user_id!r}")
-    reminders = [*directory.reminders, *await _check_store(store, await _named_by(history))]
+    reminders = [*directory.reminders, *await _check_store(store, await named_by(history))]
     done = Deletion(user_id, session_id, directory.place, _name(store), list(msg_ids), not_reached=reminders)
     before = await directory.objects(user_id, session_id)
     space = None if store is None else namespace_of(store)
@@ -206,7 +204,7 @@ async def delete_messages(
         ]
         # What an event stored that came to nothing may tell of them as well.
         others = await directory.named_refs((user_id, session_id))
-        await _remove_texts(done, space, others, grace_seconds, kept=await _named_by(history))
+        await _remove_texts(done, space, others, grace_seconds, kept=await named_by(history))
     if rewrite:
         await _rewrite(done, directory, store, wait_seconds)
     return done
@@ -214,10 +212,6 @@ async def delete_messages(
 
 def _is_its_own(store: OffloadStore, user_id: str, session_id: str) -> bool:
     return namespace_of(store).is_of(user_id, session_id)
-
-
-async def _named_by(history: History) -> set[str]:
-    return {ref for entry in await history.ledger() for edit in entry.edits for ref in kept_refs_of(edit)}
 
 
 async def _check_store(store: OffloadStore | None, named: Collection[str]) -> list[str]:

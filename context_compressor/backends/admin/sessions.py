@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from context_compressor.compression.edits import kept_refs_of
 from context_compressor.memory.history import Change, Head, History
 from context_compressor.offload.store import REF_PATTERN
 
@@ -122,3 +123,8 @@ class SessionDirectory(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+async def named_by(history: History) -> set[str]:
+    """Return the refs that a session's ledger names."""
+    return {ref for entry in await history.ledger() for edit in entry.edits for ref in kept_refs_of(edit)}

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from context_compressor.backends.deleting import DAY_SECONDS, engines_of
-from context_compressor.backends.namespaces import Namespace, namespace_of, namespaces_of
-from context_compressor.backends.opening import sessions_of
-from context_compressor.backends.sessions import RemovedObject, SessionDirectory
+from context_compressor.backends.admin.deletion import DAY_SECONDS, engines_of
+from context_compressor.backends.admin.namespaces import Namespace, namespace_of, namespaces_of
+from context_compressor.backends.admin.opening import sessions_of
+from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError, check_number
 from context_compressor.memory.kept import tidied

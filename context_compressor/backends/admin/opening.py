@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from context_compressor.backends.sessions import SessionDirectory
+from context_compressor.backends.admin.sessions import SessionDirectory
 from context_compressor.errors import InvalidArgumentError, naming_extras, shown_url
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.packed import PackedOffloadStore
