@@ -259,6 +259,14 @@ def use_protocols() -> None:
     compress_messages([], summarizer="rules")
 
 
+def misspell() -> None:
+    """A field that there is not is an error before anything runs."""
+    CompressedMemory(max_total_token=16_000)  # type: ignore[call-arg]
+    CompressedMemory(max_total_tokens="16k")  # type: ignore[arg-type]
+    compress_messages([], keep_recent=3)  # type: ignore[call-arg]
+    clients_of_openai.compressed(OpenAI(), budget=16_000)  # type: ignore[call-arg]
+
+
 def use_counter(counter: TiktokenCounter, messages: list[Msg], dicts: ChatDicts) -> None:
     assert_type(counter.encoding_name, str)
     assert_type(counter.count_text(""), int)

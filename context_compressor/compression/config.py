@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
@@ -21,6 +21,38 @@ _MOST_TOKENS = 2**63 - 1
 """`sys.maxsize`, which some set for no limit; shares are taken of it as floats, which end somewhere."""
 _DEFAULT_TOOL_TOKENS = 2_000
 _DEFAULT_PREVIEW_TOKENS = 200
+
+
+class ConfigFields(TypedDict, total=False):
+    """The fields of a `CompressionConfig` as keywords of whoever takes them by themselves."""
+
+    mode: Literal["compact", "compress", "auto"]
+    working_summary_mode: Literal["compact", "compress", "auto"]
+    max_total_tokens: int
+    window_tokens: int | None
+    window_ratio: float
+    max_view_messages: int | None
+    reserved_tokens: int
+    max_tool_message_tokens: int
+    group_token_threshold: int | None
+    keep_recent_count: int
+    keep_recent_tokens: int | None
+    compact_ratio_threshold: float
+    target_ratio: float
+    arrival_ratio: float
+    keep_images: int
+    preview_tokens: int
+    keep_first_user: bool
+    pinned_mark: str | None
+    volatile_marks: AbstractSet[str]
+    exclude_tools: AbstractSet[str]
+    redact: Callable[[str], str] | None
+    summary_instructions: str | None
+    background_ratio: float | None
+    branch_seconds: float
+    on_failure: Literal["fallback", "raise"]
+    summarizer_timeout_seconds: float
+    store_timeout_seconds: float
 
 
 class CompressionConfig(BaseModel):
@@ -209,7 +241,7 @@ class CompressionConfig(BaseModel):
 
 
 def _names() -> tuple[str, ...]:
-    return (*CompressionConfig.model_fields, "working_summary_mode")
+    return tuple(ConfigFields.__annotations__)
 
 
 def as_config(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import AskedModel, as_summarizer
@@ -49,7 +50,7 @@ def compressed(
     summarizer: Summarizer | str | None = None,
     on_event: EventHook | None = None,
     counter: TokenCounter | str | None = None,
-    **fields: Any,
+    **fields: Unpack[ConfigFields],
 ) -> ClientT:
     """Return a copy of a client that sends views: `messages.create`, `stream` and `parse`.
 

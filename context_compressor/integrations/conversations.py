@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
-from context_compressor.compression.config import as_config
+from context_compressor.compression.config import ConfigFields, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.integrations.asked import Own, OwnModel, at_hand
@@ -202,7 +202,7 @@ class Conversations:
         states: States | None = None,
         with_tools: bool = True,
         with_words: bool = True,
-        **fields: Any,
+        **fields: Unpack[ConfigFields],
     ) -> None:
         check_collaborators(None, store, summarizer, counter, on_event)
         if states is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import dashscope
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import AskedModel, as_summarizer
@@ -40,7 +41,7 @@ def compressed(
     summarizer: Summarizer | str | None = None,
     on_event: EventHook | None = None,
     counter: TokenCounter | str | None = None,
-    **fields: Any,
+    **fields: Unpack[ConfigFields],
 ) -> GenerationT:
     """Return a subclass whose `call` sends views of `messages`, streamed or not.
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 try:
     import litellm
@@ -18,6 +18,7 @@ except ImportError as error:
         f"pip install 'agent-context-compressor[litellm]' ({error})"
     ) from error
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import Ask, AskedModel, Own, as_summarizer, check_tools
@@ -93,7 +94,7 @@ class Compression(CustomLogger):
         states: States | None = None,
         key: KeyOf | None = None,
         tools: bool = False,
-        **fields: Any,
+        **fields: Unpack[ConfigFields],
     ) -> None:
         super().__init__()
         if check_tools(tools):

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.errors import ContextCompressorError
 from context_compressor.memory.sessions import MAX_NAME_CHARACTERS, Sessions
 from context_compressor.messages.media import kind_of_media, source_of
@@ -164,7 +165,7 @@ class ContextServer(_Base):
         if not isinstance(messages, list):
             raise FinalAnswer(f"messages must be a list of chat messages, got {show_value(messages)}.")
         tokens = arguments.integer("max_total_tokens")
-        fields = {} if tokens is None else {"max_total_tokens": tokens}
+        fields: ConfigFields = {} if tokens is None else {"max_total_tokens": tokens}
         view = await self._sessions.compress(messages, arguments.text("session"), **fields)
         stats = view.result.stats
         told: dict[str, Any] = {

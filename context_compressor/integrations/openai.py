@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import openai
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import AskedModel, as_summarizer
@@ -47,7 +48,7 @@ def compressed(
     summarizer: Summarizer | str | None = None,
     on_event: EventHook | None = None,
     counter: TokenCounter | str | None = None,
-    **fields: Any,
+    **fields: Unpack[ConfigFields],
 ) -> ClientT:
     """Return a copy of a client that sends views: chat completions and responses, streamed or not.
 
@@ -77,7 +78,7 @@ def compressed(
         raise InvalidArgumentError(
             f"client: expected an AsyncOpenAI or an OpenAI, got {type(client).__name__}"
         )
-    options = {
+    options: dict[str, Any] = {
         "tools": tools,
         "key": key,
         "states": states,

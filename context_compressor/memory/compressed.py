@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-from context_compressor.compression.config import CompressionConfig, as_config
+from context_compressor.compression.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.compression.shown import own_words_in, shown_message
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
@@ -100,7 +100,7 @@ class CompressedMemory(MemoryBase):
         counter: TokenCounter | str | None = None,
         on_event: EventHook | None = None,
         hand_over: Receiver | None = None,
-        **fields: Any,
+        **fields: Unpack[ConfigFields],
     ) -> None:
         super().__init__()
         if hand_over is not None:

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from context_compressor.compression.config import as_config
+from context_compressor.compression.config import ConfigFields, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.saved import write_state
@@ -73,7 +73,9 @@ class Sessions:
         self._wait_seconds = wait_seconds
         self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    async def compress(self, messages: Iterable[Any], session: str, **fields: Any) -> SessionView:
+    async def compress(
+        self, messages: Iterable[Any], session: str, **fields: Unpack[ConfigFields]
+    ) -> SessionView:
         """Return a view of a conversation's whole list, and keep its state under a name.
 
         Stand-ins name the read-back tools. A call that is cancelled goes on to its end in its thread.
@@ -94,7 +96,7 @@ class Sessions:
             return await asyncio.to_thread(self._in_turn, messages, session, path, fields)
 
     def _in_turn(
-        self, messages: Iterable[Any], session: str, path: Path, fields: dict[str, Any]
+        self, messages: Iterable[Any], session: str, path: Path, fields: ConfigFields
     ) -> SessionView:
         """Do what `compress` says while no other process does the same. Blocks."""
         what = f"the state of session {session!r}"
@@ -114,7 +116,7 @@ class Sessions:
             return asyncio.run(self._compress(messages, state or _NEW, path, fields))
 
     async def _compress(
-        self, messages: Iterable[Any], state: dict[str, Any], path: Path, fields: dict[str, Any]
+        self, messages: Iterable[Any], state: dict[str, Any], path: Path, fields: ConfigFields
     ) -> SessionView:
         call = Call(as_config(None, fields), self._store, None, self._counter, FORMS["chat"])
         make = partial(compress, list(messages), call, on_event=_tell, system=None)

@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar, Unpack
 
-from context_compressor.compression.config import CompressionConfig, as_config
+from context_compressor.compression.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators
@@ -103,7 +103,7 @@ async def acompress_messages(
     prompt_tokens: int | None = None,
     refused: bool = False,
     system: str | Sequence[Mapping[str, Any]] | None = None,
-    **fields: Any,
+    **fields: Unpack[ConfigFields],
 ) -> CompressionResult:
     """Return a view of chat dicts that fits the budget.
 

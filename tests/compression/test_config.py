@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from context_compressor import CompressionConfig
+from context_compressor.compression.config import ConfigFields
 
 
 def test_the_defaults_are_remes() -> None:
@@ -138,3 +139,11 @@ def test_recent_messages_that_nobody_asked_for_leave_room_below_the_most_message
     assert config.keep_recent_count == kept
     assert config.may_shrink_recent
     assert CompressionConfig(max_view_messages=30, keep_recent_count=29).keep_recent_count == 29
+
+
+def test_fields_given_one_by_one_have_the_types_of_the_config() -> None:
+    given, fields = get_type_hints(ConfigFields), CompressionConfig.model_fields
+    assert {name: given[name] for name in fields} == {
+        name: field.annotation for name, field in fields.items()
+    }
+    assert given.keys() - fields.keys() == {"working_summary_mode"}

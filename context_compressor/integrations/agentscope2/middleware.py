@@ -10,7 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 try:
     from agentscope.agent import Agent
@@ -30,7 +30,7 @@ except ImportError as error:
         f"context_compressor.integrations.agentscope ({error})"
     ) from error
 
-from context_compressor.compression.config import as_config
+from context_compressor.compression.config import ConfigFields, as_config
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import (
     Ask,
@@ -105,7 +105,7 @@ class Compression(MiddlewareBase):
         on_event: EventHook | None = None,
         counter: TokenCounter | str | None = None,
         tools: bool = True,
-        **fields: Any,
+        **fields: Unpack[ConfigFields],
     ) -> None:
         as_config(
             None, fields, Compression

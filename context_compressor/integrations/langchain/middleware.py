@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, NamedTuple, NotRequired
+from typing import Annotated, Any, NamedTuple, NotRequired, Unpack
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, Shown, States
@@ -81,7 +82,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         states: States | None = None,
         tools: bool = True,
         with_tools: bool = True,
-        **fields: Any,
+        **fields: Unpack[ConfigFields],
     ) -> None:
         super().__init__()
         has_tools = check_tools(tools) and with_tools

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Unpack
 
 from agents import FunctionTool, Model, RunContextWrapper
 from agents.memory import Session
 from agents.models.multi_provider import MultiProvider
 from agents.run_config import CallModelData, ModelInputData
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import Own, as_summarizer, check_tools
@@ -69,7 +70,7 @@ class Compression:
         states: States | None = None,
         key: KeyOf | None = None,
         tools: bool = True,
-        **fields: Any,
+        **fields: Unpack[ConfigFields],
     ) -> None:
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of CallModelData, got {key!r:.200}")

@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from pydantic_ai import RetryModelRequest, RunContext, Tool, ToolReturn
@@ -16,6 +16,7 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
+from context_compressor.compression.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import Own, as_summarizer, check_tools, name_of
@@ -73,7 +74,7 @@ class Compression(AbstractCapability[Any]):
         states: States | None = None,
         key: KeyOf | None = None,
         tools: bool = True,
-        **fields: Any,
+        **fields: Unpack[ConfigFields],
     ) -> None:
         if key is not None and not callable(key):
             raise InvalidArgumentError(
