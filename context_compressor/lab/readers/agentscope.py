@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.lab.readers.anthropic import speaks_chat
-from context_compressor.lab.readers.documents import Document, Numbered, read_groups, to_session
+from context_compressor.lab.readers.anthropic import CALLS_OF_CHAT, speaks_chat
+from context_compressor.lab.readers.documents import Document, Numbered
+from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, Session, UnreadableError
 from context_compressor.lab.readers.transcript import (
     Transcript,
@@ -25,18 +26,11 @@ from context_compressor.lab.readers.transcript import (
 )
 from context_compressor.messages.msg import Msg
 
-FORMAT = Format.AGENTSCOPE
-
 _MAX_DEPTH = 8
 """Levels of a state in which memories are looked for."""
 _ROLES = ("user", "assistant", "system")
 _Memory = tuple[str, str | list[Any], list[Any]]
 """Its name, its summary, its entries."""
-
-
-def claims(sample: Sequence[Any]) -> int:
-    """Count the values that are a memory's state, or hold one, or are AgentScope's messages."""
-    return _count_own(sample) or sum(map(_holds_own, sample))
 
 
 def _count_own(values: Sequence[Any]) -> int:
@@ -99,48 +93,11 @@ def _summary(value: Any) -> str | list[Any]:
     return value if isinstance(value, str | list) else ""
 
 
-def read(document: Document) -> Iterator[Session]:
-    """Yield a session per memory, or one of all lines where these are messages."""
-    for line, value, held in read_groups(document, _is_entry, _unwrap):
-        if value is None:
-            yield _read_memory(document, "", "", list(held))
-        else:
-            for name, summary, entries in held:
-                yield _read_memory(document, name, summary, [(line, entry) for entry in entries], line)
-
-
-def _unwrap(value: Any) -> list[_Memory]:
-    memories = list(_memories(value))
-    if not memories:
-        raise UnreadableError(f"expected the state of an AgentScope memory, got {kind_of(value)} without one")
-    return memories
-
-
-def _read_memory(
-    document: Document,
-    name: str,
-    summary: str | list[Any],
-    entries: list[Numbered],
-    held_at: int | None = None,
-) -> Session:
-    marks = [entry[1] for _, entry in entries if isinstance(entry, list) and len(entry) == 2]
-    is_repeated = any(isinstance(marked, list) and "compressed" in marked for marked in marks)
-    transcript = Transcript()
-    if summary and is_repeated:
-        transcript.note("the summary is left out: the messages that it stands for are all there")
-    elif summary:
-        transcript.say("user", to_parts(summary), entries[0][0] if entries else 1)
-    for index, (line, entry) in enumerate(entries):
-        with document.reading(transcript, line, f"content[{index}]: "):
-            _add(transcript, entry, line)
-    return to_session(document, FORMAT, transcript, name or None, held_at)
-
-
 def _add(transcript: Transcript, entry: Any, line: int) -> None:
     data = entry[0] if isinstance(entry, list) and entry else entry
     data = as_object(data, "expected a message")
     if data.get("tool_calls"):
-        raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
+        raise UnreadableError(CALLS_OF_CHAT)
     try:
         msg = Msg.from_dict({**data, "metadata": None, "timestamp": ""})
     except InvalidMessageError as error:
@@ -182,3 +139,54 @@ def _add_reply(transcript: Transcript, blocks: list[Any], line: int) -> None:
         else:
             transcript.speak([to_part(block)], line)
     transcript.close()
+
+
+class _AgentScope(Reader):
+    format = Format.AGENTSCOPE
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the values that are a memory's state, or hold one, or are AgentScope's messages."""
+        return _count_own(sample) or sum(map(_holds_own, sample))
+
+    def is_item(self, value: Any) -> bool:
+        return _is_entry(value)
+
+    def unwrap(self, value: Any) -> list[_Memory]:
+        memories = list(_memories(value))
+        if not memories:
+            found = kind_of(value)
+            raise UnreadableError(f"expected the state of an AgentScope memory, got {found} without one")
+        return memories
+
+    def read(self, document: Document) -> Iterator[Session]:
+        """Yield a session per memory, or one of all lines where these are messages."""
+        for line, value, held in self.groups(document):
+            if value is None:
+                yield self._read_memory(document, "", "", list(held))
+            else:
+                for name, summary, entries in held:
+                    numbered = [(line, entry) for entry in entries]
+                    yield self._read_memory(document, name, summary, numbered, line)
+
+    def _read_memory(
+        self,
+        document: Document,
+        name: str,
+        summary: str | list[Any],
+        entries: list[Numbered],
+        held_at: int | None = None,
+    ) -> Session:
+        marks = [entry[1] for _, entry in entries if isinstance(entry, list) and len(entry) == 2]
+        is_repeated = any(isinstance(marked, list) and "compressed" in marked for marked in marks)
+        transcript = Transcript()
+        if summary and is_repeated:
+            transcript.note("the summary is left out: the messages that it stands for are all there")
+        elif summary:
+            transcript.say("user", to_parts(summary), entries[0][0] if entries else 1)
+        for index, (line, entry) in enumerate(entries):
+            with document.reading(transcript, line, f"content[{index}]: "):
+                _add(transcript, entry, line)
+        return self.session(document, transcript, name, held_at)
+
+
+READER = _AgentScope()

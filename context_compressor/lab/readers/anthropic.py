@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from context_compressor.lab.readers.documents import GroupReader, Numbered, load
+from context_compressor.lab.readers.documents import Numbered, load
+from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, UnreadableError
 from context_compressor.lab.readers.transcript import (
     Part,
@@ -24,8 +25,7 @@ from context_compressor.lab.readers.transcript import (
     to_parts,
 )
 
-FORMAT = Format.ANTHROPIC
-
+CALLS_OF_CHAT = "tool_calls: expected calls as blocks of the content; these are of OpenAI chat"
 _MARKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use", "document", "search_result")
 """Block types by which content is told from that of chat dicts; `image` counts where it has a `source`."""
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
@@ -153,14 +153,6 @@ def result_parts(block: dict[str, Any]) -> list[Part]:
     return to_parts(content) if isinstance(content, list) else [opaque_part(content)]
 
 
-def claims(sample: Sequence[Any]) -> int:
-    """Count the values that are requests with `system` beside their messages, or have blocks of theirs."""
-    messages = [value for value in sample if is_message(value) and "content" in value]
-    # Sessions without blocks are of the format of those beside them that have some.
-    sessions = [value for value in sample if _is_plain(value)] if any(map(_is_session, sample)) else []
-    return max(len(messages) if _are_messages(messages) else 0, len(sessions))
-
-
 def _is_plain(value: Any) -> bool:
     return not is_message(value) and _held(value) is not None and not speaks_chat(value)
 
@@ -196,24 +188,6 @@ def speaks_chat(value: Any) -> bool:
     return any(message.get("role") in roles or "tool_calls" in message for message in messages)
 
 
-def _begin(transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
-    """Say the system prompt that stands beside the messages."""
-    if isinstance(holder, dict) and holder.get("system"):
-        try:
-            parts = [to_part(block) for block in blocks_of(holder["system"])]
-        except UnreadableError as error:
-            raise UnreadableError(f"system: {error.why}") from None
-        transcript.say("system", parts, line)
-    return []
-
-
-def _unwrap(value: Any) -> list[Any]:
-    held = _held(value)
-    if held is None:
-        raise UnreadableError(f'expected a list of messages or {{"messages": [...]}}, got {kind_of(value)}')
-    return held
-
-
 def _add_summary(transcript: Transcript, role: str, content: Any, line: int) -> None:
     """Say a summary of earlier messages, as Roo Code marks it; what stands beside it stays of its speaker."""
     blocks = blocks_of(content)
@@ -226,25 +200,54 @@ def _add_summary(transcript: Transcript, role: str, content: Any, line: int) -> 
         (add_assistant if role == "assistant" else add_user)(transcript, rest, line)
 
 
-def _add(transcript: Transcript, item: Any, line: int) -> None:
-    item = as_object(item, "expected a message")
-    role, content = item.get("role"), item.get("content")
-    if item.get("tool_calls"):
-        raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
-    if role == "assistant" and item.get("type") == "reasoning":  # of its own, beside the reply
-        content = [item]
-    if item.get("isSummary") is True and role in ("assistant", "user"):
-        _add_summary(transcript, role, content, line)
-    elif role == "assistant":
-        add_assistant(transcript, content, line)
-    elif role == "user":
-        add_user(transcript, content, line)
-    elif role == "system":
-        transcript.say("system", [to_part(block) for block in blocks_of(content)], line)
-    else:
-        raise UnreadableError(f"role: expected user, assistant or system, got {role!r}")
+class _Anthropic(Reader):
+    format = Format.ANTHROPIC
+    place = "messages[{}]."
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the values that are requests with `system` beside their messages, or have their blocks."""
+        messages = [value for value in sample if is_message(value) and "content" in value]
+        # Sessions without blocks are of the format of those beside them that have some.
+        sessions = [value for value in sample if _is_plain(value)] if any(map(_is_session, sample)) else []
+        return max(len(messages) if _are_messages(messages) else 0, len(sessions))
+
+    def is_item(self, value: Any) -> bool:
+        return is_message(value)
+
+    def unwrap(self, value: Any) -> list[Any]:
+        held = _held(value)
+        if held is None:
+            found = kind_of(value)
+            raise UnreadableError(f'expected a list of messages or {{"messages": [...]}}, got {found}')
+        return held
+
+    def begin(self, transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
+        """Say the system prompt that stands beside the messages."""
+        if isinstance(holder, dict) and holder.get("system"):
+            try:
+                parts = [to_part(block) for block in blocks_of(holder["system"])]
+            except UnreadableError as error:
+                raise UnreadableError(f"system: {error.why}") from None
+            transcript.say("system", parts, line)
+        return []
+
+    def add(self, transcript: Transcript, item: Any, line: int) -> None:
+        item = as_object(item, "expected a message")
+        role, content = item.get("role"), item.get("content")
+        if item.get("tool_calls"):
+            raise UnreadableError(CALLS_OF_CHAT)
+        if role == "assistant" and item.get("type") == "reasoning":  # of its own, beside the reply
+            content = [item]
+        if item.get("isSummary") is True and role in ("assistant", "user"):
+            _add_summary(transcript, role, content, line)
+        elif role == "assistant":
+            add_assistant(transcript, content, line)
+        elif role == "user":
+            add_user(transcript, content, line)
+        elif role == "system":
+            transcript.say("system", [to_part(block) for block in blocks_of(content)], line)
+        else:
+            raise UnreadableError(f"role: expected user, assistant or system, got {role!r}")
 
 
-read = GroupReader(
-    FORMAT, is_item=is_message, unwrap=_unwrap, add=_add, place="messages[{}].", begin=_begin
-).read
+READER = _Anthropic()

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.lab.readers import anthropic as blocks
-from context_compressor.lab.readers.documents import Document, to_session
+from context_compressor.lab.readers.documents import Document
+from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, Session, UnreadableError
 from context_compressor.lab.readers.transcript import (
     API_ERRORS,
@@ -33,8 +34,6 @@ from context_compressor.lab.readers.transcript import (
     text_part,
     to_part,
 )
-
-FORMAT = Format.CLAUDE_CODE
 
 _LINKS = ("uuid", "parentUuid", "sessionId", "session_id")
 _BOOKKEEPING = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "operation"}
@@ -83,11 +82,6 @@ class _Record:
         return [isinstance(block, dict) and block.get("type") == "tool_result" for block in self.content]
 
 
-def claims(sample: Sequence[Any]) -> int:
-    """Count the records of a conversation, and of the bookkeeping around it."""
-    return sum(isinstance(value, dict) and _is_record(value) for value in sample)
-
-
 def _is_record(value: dict[str, Any]) -> bool:
     kind = value.get("type")
     if not isinstance(kind, str):
@@ -95,41 +89,6 @@ def _is_record(value: dict[str, Any]) -> bool:
     if kind in ("user", "assistant"):
         return isinstance(value.get("message"), dict) and any(key in value for key in _LINKS)
     return _BOOKKEEPING.get(kind, "sessionId") in value or (kind == "system" and "session_id" in value)
-
-
-def read(document: Document) -> Iterator[Session]:
-    """Yield the main conversation, then one session per sub-agent."""
-    main: list[_Record] = []
-    agents: dict[str, list[_Record]] = {}
-    agent_of: dict[str, str] = {}  # uuid of a sub-agent's record -> its sub-agent
-    seen: set[str] = set()
-    session_id = ""
-    left_out: Counter[str] = Counter()
-    for line, value in document.values():
-        record = None
-        with document.rejecting(line):
-            record = _read_record(line, value)
-        if record is None:
-            continue
-        if record.uuid is not None and record.uuid in seen:
-            left_out["repeated records"] += 1
-            continue
-        if record.role is None:
-            left_out[record.kind] += 1
-        if record.uuid is not None:
-            seen.add(record.uuid)
-        session_id = text_in(value, "sessionId", "session_id") or session_id
-        agent = _agent_of(value, record, agent_of, len(agents))
-        if agent is None:
-            main.append(record)
-        else:
-            agents.setdefault(agent, []).append(record)
-            if record.uuid is not None:
-                agent_of[record.uuid] = agent
-    conversations = [*([("", main)] if main or not agents else []), *agents.items()]
-    for name, records in conversations:
-        yield _read_conversation(document, records, "/".join(filter(None, (session_id, name))), left_out)
-        left_out = Counter()
 
 
 def _agent_of(value: dict[str, Any], record: _Record, agent_of: dict[str, str], known: int) -> str | None:
@@ -208,29 +167,6 @@ def _parts_in(value: Any) -> list[Part]:
     return found or [opaque_part(value)]
 
 
-def _read_conversation(
-    document: Document, records: list[_Record], name: str, left_out: Mapping[str, int]
-) -> Session:
-    rewound = _rewound(records)
-    transcript = Transcript()
-    for index, record in enumerate(records):
-        if record.kind == _BOUNDARY:
-            transcript.compact()
-        if record.role is None:
-            continue
-        if index in rewound:
-            transcript.leave_out("rewound records")
-            continue
-        with document.reading(transcript, record.line):
-            if record.role == "assistant":
-                blocks.add_assistant(transcript, record.content, record.line, record.message_id)
-            else:
-                blocks.add_user(transcript, record.content, record.line)
-    for what, count in left_out.items():
-        transcript.leave_out(what, count)
-    return to_session(document, FORMAT, transcript, name or None)
-
-
 def _rewound(records: Sequence[_Record]) -> set[int]:
     """Return the indexes of records on branches that the conversation did not go on from.
 
@@ -290,3 +226,72 @@ def _descendants(start: int, children: dict[int, list[int]]) -> set[int]:
         found.update(new)
         waiting += new
     return found
+
+
+class _ClaudeCode(Reader):
+    format = Format.CLAUDE_CODE
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the records of a conversation, and of the bookkeeping around it."""
+        return sum(isinstance(value, dict) and _is_record(value) for value in sample)
+
+    def read(self, document: Document) -> Iterator[Session]:
+        """Yield the main conversation, then one session per sub-agent."""
+        main: list[_Record] = []
+        agents: dict[str, list[_Record]] = {}
+        agent_of: dict[str, str] = {}  # uuid of a sub-agent's record -> its sub-agent
+        seen: set[str] = set()
+        session_id = ""
+        left_out: Counter[str] = Counter()
+        for line, value in document.values():
+            record = None
+            with document.rejecting(line):
+                record = _read_record(line, value)
+            if record is None:
+                continue
+            if record.uuid is not None and record.uuid in seen:
+                left_out["repeated records"] += 1
+                continue
+            if record.role is None:
+                left_out[record.kind] += 1
+            if record.uuid is not None:
+                seen.add(record.uuid)
+            session_id = text_in(value, "sessionId", "session_id") or session_id
+            agent = _agent_of(value, record, agent_of, len(agents))
+            if agent is None:
+                main.append(record)
+            else:
+                agents.setdefault(agent, []).append(record)
+                if record.uuid is not None:
+                    agent_of[record.uuid] = agent
+        conversations = [*([("", main)] if main or not agents else []), *agents.items()]
+        for name, records in conversations:
+            yield self._read_conversation(
+                document, records, "/".join(filter(None, (session_id, name))), left_out
+            )
+            left_out = Counter()
+
+    def _read_conversation(
+        self, document: Document, records: list[_Record], name: str, left_out: Mapping[str, int]
+    ) -> Session:
+        rewound = _rewound(records)
+        transcript = Transcript()
+        for index, record in enumerate(records):
+            if record.kind == _BOUNDARY:
+                transcript.compact()
+            if record.role is None:
+                continue
+            if index in rewound:
+                transcript.leave_out("rewound records")
+                continue
+            with document.reading(transcript, record.line):
+                if record.role == "assistant":
+                    blocks.add_assistant(transcript, record.content, record.line, record.message_id)
+                else:
+                    blocks.add_user(transcript, record.content, record.line)
+        for what, count in left_out.items():
+            transcript.leave_out(what, count)
+        return self.session(document, transcript, name)
+
+
+READER = _ClaudeCode()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.lab.readers.documents import Document, to_session
+from context_compressor.lab.readers.documents import Document
 from context_compressor.lab.readers.openai_responses import add_item, is_item
+from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, Session, UnreadableError
 from context_compressor.lab.readers.transcript import (
     Transcript,
@@ -21,17 +22,9 @@ from context_compressor.lab.readers.transcript import (
     text_part,
 )
 
-FORMAT = Format.CODEX
-
 _TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _CONTEXT = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>", "<skill>")
 """How user messages begin that Codex itself wrote; they begin no turn."""
-
-
-def claims(sample: Sequence[Any]) -> int:
-    """Count the lines of a rollout, of either form: bare items count where a header stands before them."""
-    lines = sum(map(_is_line, sample))
-    return lines + sum(map(is_item, sample)) if lines else 0
 
 
 def _is_line(value: Any) -> bool:
@@ -48,13 +41,24 @@ def _is_header(value: dict[str, Any]) -> bool:
     return keys <= value.keys() and value.keys() <= keys | {"instructions", "git", "cwd", "cli_version"}
 
 
-def read(document: Document) -> Iterator[Session]:
-    """Yield the one session of a rollout."""
-    rollout = _Rollout()
-    for line, value in document.values():
-        with document.reading(rollout.transcript, line):
-            rollout.add(line, value)
-    yield to_session(document, FORMAT, rollout.transcript, rollout.id)
+class _Codex(Reader):
+    format = Format.CODEX
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the lines of a rollout, of either form: bare items where a header stands before them."""
+        lines = sum(map(_is_line, sample))
+        return lines + sum(map(is_item, sample)) if lines else 0
+
+    def read(self, document: Document) -> Iterator[Session]:
+        """Yield the one session of a rollout."""
+        rollout = _Rollout()
+        for line, value in document.values():
+            with document.reading(rollout.transcript, line):
+                rollout.add(line, value)
+        yield self.session(document, rollout.transcript, rollout.id)
+
+
+READER = _Codex()
 
 
 class _Rollout:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from context_compressor.lab.readers import (
     agentscope,
@@ -19,38 +19,18 @@ from context_compressor.lab.readers import (
     openai_responses,
 )
 from context_compressor.lab.readers.documents import Document
-from context_compressor.lab.readers.session import Format, Session, UnreadableError
+from context_compressor.lab.readers.session import Format, UnreadableError
 from context_compressor.lab.readers.tables import is_there, pick
 from context_compressor.lab.readers.transcript import dicts_in, first_in
 
-
-class Reader(Protocol):
-    """What a format's module offers."""
-
-    FORMAT: Format
-
-    @property
-    def claims(self) -> Callable[[Sequence[Any]], int]:
-        """Return how many of the first values of a file are of this format."""
-
-    @property
-    def read(self) -> Callable[[Document], Iterator[Session]]:
-        """Yield a file's sessions; what cannot be read goes to `document.reject`."""
-
-
-_MODULES: list[Reader] = [
-    claude_code,
-    codex,
-    *assistants.READERS,
-    *coding_agents.READERS,
-    *frameworks.READERS,
-    agentscope,
-    langchain,
-    openai_responses,
-    anthropic,
-    openai_chat,
-]
-READERS = {reader.FORMAT: reader for reader in _MODULES}
+READERS = {
+    reader.format: reader
+    for reader in (
+        *(claude_code.READER, codex.READER),
+        *(*assistants.READERS, *coding_agents.READERS, *frameworks.READERS),
+        *(agentscope.READER, langchain.READER, openai_responses.READER, anthropic.READER, openai_chat.READER),
+    )
+}
 """Every reader, the plainest format last: others resemble it, and of equal claims the first counts."""
 
 _INSTEAD = (

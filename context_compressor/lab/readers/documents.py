@@ -7,100 +7,15 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any
 
-from context_compressor.lab.readers.session import Format, Problem, Session, UnreadableError
-from context_compressor.lab.readers.transcript import SAYS_NOTHING, Transcript, text_in
-
-
-def to_session(
-    document: Document,
-    format: Format,
-    transcript: Transcript,
-    id: str | None,
-    held_at: int | None = None,
-) -> Session:
-    """Return a session: what all lines of a file say, or the value that begins on line `held_at`."""
-    messages, lines, compacted_at = transcript.finish()
-    return Session(
-        messages,
-        document.name,
-        format,
-        id=id,
-        line=held_at if document.is_lines else None,
-        message_lines=lines if document.is_lines and held_at is None else (),
-        notes=transcript.notes,
-        compacted_at=compacted_at,
-    )
-
-
-def read_groups(
-    document: Document, is_item: Callable[[Any], bool], unwrap: Callable[[Any], Any]
-) -> Iterator[tuple[int, Any, Any]]:
-    """Yield `(line, value, what unwrap makes of it)` of each value; or, of all lines, `(line, None, items)`.
-
-    The first value that is an item or holds some decides which; what stands before it, a header, is rejected.
-    """
-    values = document.values()
-    is_held = False
-    for line, value in values:
-        if not is_held and is_item(value):
-            yield line, None, chain([(line, value)], values)
-            return
-        held = None
-        with document.rejecting(line, holds=True):
-            held = unwrap(value)
-        if held is not None:
-            is_held = is_held or bool(held)
-            yield line, value, held
-
-
-@dataclass(frozen=True, slots=True)
-class GroupReader:
-    """How such a format is read. What `unwrap`, `add` and `begin` raise as `UnreadableError` is told of.
-
-    Args:
-        format: which it is.
-        is_item: tells whether a value is itself an item, as in a file with an item per line.
-        unwrap: returns the items that a value holds.
-        add: says an item, which stands on a line of the file, to a transcript.
-        place: names an item within its holder, for errors; `{}` is its index.
-        id_keys: under which a holder says what it calls itself, the first that is there.
-        begin: says what a holder says before its items; returns further ones that stand before those.
-        prune: takes out items that others replace or take back, and tells how many.
-    """
-
-    format: Format
-    is_item: Callable[[Any], bool]
-    unwrap: Callable[[Any], list[Any]]
-    add: Callable[[Transcript, Any, int], None]
-    place: str
-    id_keys: tuple[str, ...] = ("id", "session_id")
-    begin: Callable[[Transcript, Any, int], list[Numbered]] = lambda *_: []
-    prune: Callable[[Transcript, list[Numbered]], list[Numbered]] | None = None
-
-    def read(self, document: Document) -> Iterator[Session]:
-        """Yield a session per value that holds items, or one of all lines."""
-        for line, holder, held in read_groups(document, self.is_item, self.unwrap):
-            items = list(held) if holder is None else [(line, item) for item in held]
-            transcript = Transcript()
-            with document.rejecting(line, holds=True):
-                items = self.begin(transcript, holder, line) + items
-            if self.prune is not None:
-                items = self.prune(transcript, items)
-            for index, (number, item) in enumerate(items):
-                place = "" if holder is None else self.place.format(index)
-                with document.reading(transcript, number, place):
-                    self.add(transcript, item, number)
-            held_at = None if holder is None else line
-            name = text_in(holder, *self.id_keys) if isinstance(holder, dict) else ""
-            yield to_session(document, self.format, transcript, name or transcript.id or None, held_at)
-
+from context_compressor.lab.readers.session import Problem, UnreadableError
+from context_compressor.lab.readers.transcript import SAYS_NOTHING, Transcript
 
 SAMPLE_VALUES = 50
 """Values looked at to find a format out: Claude Code begins some files with pages of bookkeeping."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.lab.readers.documents import GroupReader
+from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, UnreadableError
 from context_compressor.lab.readers.transcript import (
     Part,
@@ -19,8 +19,6 @@ from context_compressor.lab.readers.transcript import (
     to_parts,
 )
 
-FORMAT = Format.LANGCHAIN
-
 _KINDS = {kind: kind for kind in ("human", "ai", "tool", "system", "function", "chat", "remove")}
 _CLASSES = {f"{kind.capitalize()}Message": kind for kind in _KINDS} | {"AIMessage": "ai"}
 _KINDS |= {f"{name}Chunk": kind for name, kind in _CLASSES.items()}
@@ -28,11 +26,6 @@ _ROLES = {"human": "user", "user": "user", "ai": "assistant", "assistant": "assi
 _CALLS = ("tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta")
 """Content blocks that repeat what `tool_calls` says."""
 _HOLDERS = ("messages", "values", "channel_values", "kwargs")
-
-
-def claims(sample: Sequence[Any]) -> int:
-    """Count the values that are messages, or hold a list that begins with one."""
-    return sum(_fields(value) is not None or _fields(_first(value)) is not None for value in sample)
 
 
 def _first(value: Any) -> Any:
@@ -72,32 +65,6 @@ def _unwrap(value: Any) -> list[Any]:
             break
         value = next((value[key] for key in _HOLDERS if key in value), None)
     raise UnreadableError("expected a list of LangChain messages, or an object that holds one")
-
-
-def _add(transcript: Transcript, item: Any, line: int) -> None:
-    found = _fields(item)
-    if found is None:
-        is_typed = isinstance(item, dict) and "type" in item
-        got = f"one of type {item['type']!r}" if is_typed else kind_of(item)
-        raise UnreadableError(f"expected a LangChain message, got {got}")
-    kind, data = found
-    if kind == "remove":
-        transcript.leave_out("removals")
-        return
-    name = data.get("name") if isinstance(data.get("name"), str) else None
-    parts = to_parts(data.get("content")) if kind != "ai" else []
-    if kind == "chat":
-        role = str(data.get("role"))
-        kind = {"user": "human", "assistant": "ai"}.get(_ROLES.get(role, "user"), "system")
-        name = name if role in _ROLES else role
-    if kind == "ai":
-        _add_reply(transcript, data, line, name)
-    elif kind == "tool":
-        transcript.answer(text_in(data, "tool_call_id"), parts, line)
-    elif kind == "function":
-        transcript.say("function", parts, line, name or "function")
-    else:
-        transcript.say("user" if kind == "human" else "system", parts, line, name)
 
 
 def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: str | None) -> None:
@@ -151,11 +118,44 @@ def _reasoning(block: dict[str, Any]) -> str | None:
     return "\n\n".join(filter(None, texts))
 
 
-read = GroupReader(
-    FORMAT,
-    is_item=lambda value: _fields(value) is not None,
-    unwrap=_unwrap,
-    add=_add,
-    place="messages[{}]: ",
-    id_keys=("id", "thread_id"),
-).read
+class _LangChain(Reader):
+    format = Format.LANGCHAIN
+    id_keys = ("id", "thread_id")
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the values that are messages, or hold a list that begins with one."""
+        return sum(_fields(value) is not None or _fields(_first(value)) is not None for value in sample)
+
+    def is_item(self, value: Any) -> bool:
+        return _fields(value) is not None
+
+    def unwrap(self, value: Any) -> list[Any]:
+        return _unwrap(value)
+
+    def add(self, transcript: Transcript, item: Any, line: int) -> None:
+        found = _fields(item)
+        if found is None:
+            is_typed = isinstance(item, dict) and "type" in item
+            got = f"one of type {item['type']!r}" if is_typed else kind_of(item)
+            raise UnreadableError(f"expected a LangChain message, got {got}")
+        kind, data = found
+        if kind == "remove":
+            transcript.leave_out("removals")
+            return
+        name = data.get("name") if isinstance(data.get("name"), str) else None
+        parts = to_parts(data.get("content")) if kind != "ai" else []
+        if kind == "chat":
+            role = str(data.get("role"))
+            kind = {"user": "human", "assistant": "ai"}.get(_ROLES.get(role, "user"), "system")
+            name = name if role in _ROLES else role
+        if kind == "ai":
+            _add_reply(transcript, data, line, name)
+        elif kind == "tool":
+            transcript.answer(text_in(data, "tool_call_id"), parts, line)
+        elif kind == "function":
+            transcript.say("function", parts, line, name or "function")
+        else:
+            transcript.say("user" if kind == "human" else "system", parts, line, name)
+
+
+READER = _LangChain()

@@ -6,78 +6,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.lab.readers.documents import Document, Numbered, read_groups
+from context_compressor.lab.readers.documents import Document, Numbered
+from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Form, Format, Session, UnreadableError
 from context_compressor.lab.readers.tables import pick
 from context_compressor.lab.readers.transcript import SAYS_NOTHING, dicts_in, is_message, keys_of, kind_of
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.repair import is_empty_assistant
 
-FORMAT = Format.OPENAI
 _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
-
-
-def claims(sample: Sequence[Any]) -> int:
-    """Count the values that are messages or sessions of them; asked last, when nobody else knew them."""
-    return sum(map(_is_own, sample))
 
 
 def _is_own(value: Any) -> bool:
     if isinstance(value, dict):
         return "messages" in value or is_message(value)
     return isinstance(value, list) and (not value or any(map(is_message, value)))
-
-
-def read(document: Document) -> Iterator[Session]:
-    """Yield a session per value, or one of all values where these are messages."""
-    for line, value, held in read_groups(document, is_message, _unwrap):
-        if value is None:
-            yield _read_message_lines(document, held)
-            return
-        messages, frame = held
-        kept = _without_silent(document, messages, line)
-        document.taken.count += len(kept) if messages else 1
-        kept, frame = _with_system(kept, frame)
-        form = Form.FOREIGN if document.is_opened else Form.ONE
-        yield Session(
-            kept,
-            document.name,
-            FORMAT,
-            Form.SESSION_LINES if document.is_lines else form,
-            id=_id_of(frame),
-            frame=frame,
-            line=line if document.is_lines else None,
-            is_indented=document.is_indented,
-        )
-
-
-def _read_message_lines(document: Document, values: Iterator[Numbered]) -> Session:
-    messages: list[Any] = []
-    lines: list[int] = []
-    for line, value in values:
-        with document.rejecting(line):
-            _check([value], len(messages))
-            if _is_silent(value):
-                raise UnreadableError(_silent(value))
-            messages.append(value)
-            lines.append(line)
-            document.taken.count += 1
-    return Session(messages, document.name, FORMAT, Form.MESSAGE_LINES, message_lines=tuple(lines))
-
-
-def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
-    """Return the messages that a value holds, and the object around them, if there is one."""
-    frame = value if isinstance(value, dict) else None
-    messages = value if frame is None else frame.get("messages")
-    if frame is not None and "messages" not in frame:
-        raise UnreadableError(
-            f"messages: expected a list of chat messages, but the key is missing ({keys_of(frame)})"
-        )
-    if not isinstance(messages, list):
-        where, other = ("messages: ", "") if frame is not None else ("", ' or {"messages": [...]}')
-        raise UnreadableError(f"{where}expected a list of chat messages{other}, got {kind_of(messages)}")
-    _check(messages, 0)
-    return messages, frame
 
 
 def _with_system(
@@ -143,3 +86,67 @@ def _is_malformed(message: Any) -> bool:
 def _id_of(frame: dict[str, Any] | None) -> str | None:
     found = [frame[key] for key in _ID_KEYS if key in frame] if frame else []
     return next((str(value) for value in found if isinstance(value, str | int) and value != ""), None)
+
+
+class _Chat(Reader):
+    format = Format.OPENAI
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the values that are messages or sessions of them; asked last, when nobody else knew them."""
+        return sum(map(_is_own, sample))
+
+    def is_item(self, value: Any) -> bool:
+        return is_message(value)
+
+    def unwrap(self, value: Any) -> tuple[list[Any], dict[str, Any] | None]:
+        """Return the messages that a value holds, and the object around them, if there is one."""
+        frame = value if isinstance(value, dict) else None
+        messages = value if frame is None else frame.get("messages")
+        if frame is not None and "messages" not in frame:
+            found = keys_of(frame)
+            raise UnreadableError(
+                f"messages: expected a list of chat messages, but the key is missing ({found})"
+            )
+        if not isinstance(messages, list):
+            where, other = ("messages: ", "") if frame is not None else ("", ' or {"messages": [...]}')
+            raise UnreadableError(f"{where}expected a list of chat messages{other}, got {kind_of(messages)}")
+        _check(messages, 0)
+        return messages, frame
+
+    def read(self, document: Document) -> Iterator[Session]:
+        """Yield a session per value, or one of all values where these are messages; the very dicts."""
+        for line, value, held in self.groups(document):
+            if value is None:
+                yield self._read_lines(document, held)
+                return
+            messages, frame = held
+            kept = _without_silent(document, messages, line)
+            document.taken.count += len(kept) if messages else 1
+            kept, frame = _with_system(kept, frame)
+            form = Form.FOREIGN if document.is_opened else Form.ONE
+            yield Session(
+                kept,
+                document.name,
+                self.format,
+                Form.SESSION_LINES if document.is_lines else form,
+                id=_id_of(frame),
+                frame=frame,
+                line=line if document.is_lines else None,
+                is_indented=document.is_indented,
+            )
+
+    def _read_lines(self, document: Document, values: Iterator[Numbered]) -> Session:
+        messages: list[Any] = []
+        lines: list[int] = []
+        for line, value in values:
+            with document.rejecting(line):
+                _check([value], len(messages))
+                if _is_silent(value):
+                    raise UnreadableError(_silent(value))
+                messages.append(value)
+                lines.append(line)
+                document.taken.count += 1
+        return Session(messages, document.name, self.format, Form.MESSAGE_LINES, message_lines=tuple(lines))
+
+
+READER = _Chat()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.lab.readers.documents import GroupReader, Numbered
+from context_compressor.lab.readers.documents import Numbered
+from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, UnreadableError
 from context_compressor.lab.readers.transcript import (
     Part,
@@ -22,8 +23,6 @@ from context_compressor.lab.readers.transcript import (
     text_part,
     to_part,
 )
-
-FORMAT = Format.RESPONSES
 
 _ROLES = ("user", "system", "developer", "assistant")
 _PART_TYPES = ("input_text", "output_text", "input_image", "input_file")
@@ -176,12 +175,6 @@ def _texts(parts: Any) -> list[str]:
     return [text for part in dicts_in(parts) if (text := text_in(part, "text"))]
 
 
-def claims(sample: Sequence[Any]) -> int:
-    """Count the values that are items, or hold such as a request or an answer does."""
-    items = sum(map(_is_bare, sample)) if any(map(is_item, sample)) else 0
-    return max(items, sum(map(_is_session, sample)))
-
-
 def _is_session(value: Any) -> bool:
     if isinstance(value, list):
         return any(is_item(item) for item in value)
@@ -215,24 +208,38 @@ def _is_bare(value: Any) -> bool:
     return "role" in value or is_item(value)
 
 
-def _begin(transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
-    """Say the instructions that stand beside the items; they may be items themselves."""
-    found = holder.get("instructions") if isinstance(holder, dict) else None
-    if isinstance(found, str) and found:
-        transcript.say("system", [text_part(found)], line)
-    return [(line, item) for item in found] if isinstance(found, list) else []
+class _Responses(Reader):
+    format = Format.RESPONSES
+    place = "item {}: "
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the values that are items, or hold such as a request or an answer does."""
+        items = sum(map(_is_bare, sample)) if any(map(is_item, sample)) else 0
+        return max(items, sum(map(_is_session, sample)))
+
+    def is_item(self, value: Any) -> bool:
+        return _is_bare(value)
+
+    def unwrap(self, value: Any) -> list[Any]:
+        if isinstance(value, list):
+            return value
+        if not isinstance(value, dict):
+            found = kind_of(value)
+            raise UnreadableError(f"expected a list of items, or an object that holds one, got {found}")
+        if not {"input", "output", "data"} & value.keys():
+            found = keys_of(value)
+            raise UnreadableError(f"input: expected a list of items, but the key is missing ({found})")
+        return _held(value)
+
+    def begin(self, transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
+        """Say the instructions that stand beside the items; they may be items themselves."""
+        found = holder.get("instructions") if isinstance(holder, dict) else None
+        if isinstance(found, str) and found:
+            transcript.say("system", [text_part(found)], line)
+        return [(line, item) for item in found] if isinstance(found, list) else []
+
+    def add(self, transcript: Transcript, item: Any, line: int) -> None:
+        add_item(transcript, item, line)
 
 
-def _unwrap(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if not isinstance(value, dict):
-        raise UnreadableError(f"expected a list of items, or an object that holds one, got {kind_of(value)}")
-    if not {"input", "output", "data"} & value.keys():
-        raise UnreadableError(f"input: expected a list of items, but the key is missing ({keys_of(value)})")
-    return _held(value)
-
-
-read = GroupReader(
-    FORMAT, is_item=_is_bare, unwrap=_unwrap, add=add_item, place="item {}: ", begin=_begin
-).read
+READER = _Responses()

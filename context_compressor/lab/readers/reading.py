@@ -164,8 +164,8 @@ def _read_stream(document: Document, start: int, format: Format | None) -> Itera
     reader = READERS[known]
     first = next((value for value in document.sample if detect_format([value]) is not None), None)
     is_log = format is None and known in _SESSION_FORMATS and document.is_lines and _is_session(first)
-    sessions = _read_each(document, reader.FORMAT) if is_log else reader.read(document)
-    yield from _account_for(document, sessions, start, reader.FORMAT.title)
+    sessions = _read_each(document, reader.format) if is_log else reader.read(document)
+    yield from _account_for(document, sessions, start, reader.format.title)
 
 
 def _account_for(

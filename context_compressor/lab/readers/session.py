@@ -11,67 +11,41 @@ from typing import Any
 
 
 class Format(StrEnum):
-    """The formats that are read; the values are what `--format` takes."""
+    """The formats that are read: the value is what `--format` takes, the title what sentences say."""
 
-    OPENAI = "openai"
-    AGENTSCOPE = "agentscope"
-    CLAUDE_CODE = "claude-code"
-    CODEX = "codex"
-    LANGCHAIN = "langchain"
-    ANTHROPIC = "anthropic"
-    RESPONSES = "responses"
-    CODEX_EXEC = "codex-exec"
-    CURSOR = "cursor"
-    GEMINI = "gemini-cli"
-    OPENCODE = "opencode"
-    PI = "pi"
-    OPENHANDS = "openhands"
-    SWE_AGENT = "swe-agent"
-    INSPECT = "inspect"
-    PYDANTIC_AI = "pydantic-ai"
-    AUTOGEN = "autogen"
-    SHAREGPT = "sharegpt"
-    ATIF = "atif"
-    CHATGPT = "chatgpt"
-    CONTINUE = "continue"
-    COPILOT = "copilot-cli"
-    DROID = "droid"
-    GOOSE = "goose"
-    KIMI = "kimi-cli"
+    title: str  # type: ignore[assignment]  # a StrEnum's `str.title` says nothing here
 
-    @property
-    def title(self) -> str:  # type: ignore[override]  # a StrEnum's `str.title` says nothing here
-        """The format's name in sentences."""
-        return _TITLES[self]
+    def __new__(cls, value: str, title: str) -> Format:
+        """Make a member of its value and its title."""
+        format = str.__new__(cls, value)
+        format._value_, format.title = value, title
+        return format
 
-
-_TITLES = {
-    Format.OPENAI: "OpenAI chat",
-    Format.AGENTSCOPE: "AgentScope state",
-    Format.CLAUDE_CODE: "Claude Code session",
-    Format.CODEX: "Codex rollout",
-    Format.LANGCHAIN: "LangChain messages",
-    Format.ANTHROPIC: "Anthropic Messages",
-    Format.RESPONSES: "OpenAI Responses items",
-    Format.CODEX_EXEC: "Codex exec events",
-    Format.CURSOR: "Cursor agent transcript",
-    Format.GEMINI: "Gemini CLI session",
-    Format.OPENCODE: "opencode session",
-    Format.PI: "pi session",
-    Format.OPENHANDS: "OpenHands events",
-    Format.SWE_AGENT: "SWE-agent history",
-    Format.INSPECT: "Inspect messages",
-    Format.PYDANTIC_AI: "Pydantic AI messages",
-    Format.AUTOGEN: "AutoGen messages",
-    Format.SHAREGPT: "ShareGPT conversations",
-    Format.ATIF: "ATIF trajectory",
-    Format.CHATGPT: "ChatGPT export",
-    Format.CONTINUE: "Continue session",
-    Format.COPILOT: "Copilot CLI events",
-    Format.DROID: "Factory Droid session",
-    Format.GOOSE: "Goose session",
-    Format.KIMI: "Kimi CLI context",
-}
+    OPENAI = "openai", "OpenAI chat"
+    AGENTSCOPE = "agentscope", "AgentScope state"
+    CLAUDE_CODE = "claude-code", "Claude Code session"
+    CODEX = "codex", "Codex rollout"
+    LANGCHAIN = "langchain", "LangChain messages"
+    ANTHROPIC = "anthropic", "Anthropic Messages"
+    RESPONSES = "responses", "OpenAI Responses items"
+    CODEX_EXEC = "codex-exec", "Codex exec events"
+    CURSOR = "cursor", "Cursor agent transcript"
+    GEMINI = "gemini-cli", "Gemini CLI session"
+    OPENCODE = "opencode", "opencode session"
+    PI = "pi", "pi session"
+    OPENHANDS = "openhands", "OpenHands events"
+    SWE_AGENT = "swe-agent", "SWE-agent history"
+    INSPECT = "inspect", "Inspect messages"
+    PYDANTIC_AI = "pydantic-ai", "Pydantic AI messages"
+    AUTOGEN = "autogen", "AutoGen messages"
+    SHAREGPT = "sharegpt", "ShareGPT conversations"
+    ATIF = "atif", "ATIF trajectory"
+    CHATGPT = "chatgpt", "ChatGPT export"
+    CONTINUE = "continue", "Continue session"
+    COPILOT = "copilot-cli", "Copilot CLI events"
+    DROID = "droid", "Factory Droid session"
+    GOOSE = "goose", "Goose session"
+    KIMI = "kimi-cli", "Kimi CLI context"
 
 
 _NUMBERS = re.compile(r"\d+|'[^']*'")

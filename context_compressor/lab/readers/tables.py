@@ -6,11 +6,12 @@ first counts that holds something. A record of a type that is not in the table i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from context_compressor.lab.readers.documents import Document, GroupReader, Numbered
-from context_compressor.lab.readers.session import Format, Session, UnreadableError
+from context_compressor.lab.readers.documents import Numbered
+from context_compressor.lab.readers.reader import Reader
+from context_compressor.lab.readers.session import Format, UnreadableError
 from context_compressor.lab.readers.transcript import (
     API_ERRORS,
     Part,
@@ -251,7 +252,7 @@ def by(*keys: str) -> Kind:
 Prune = Callable[[Transcript, list[Numbered]], list[Numbered]]
 
 
-class TableReader:
+class TableReader(Reader):
     """A reader by a table.
 
     Args:
@@ -269,56 +270,45 @@ class TableReader:
         format: Format,
         kind: Kind,
         table: Table,
-        prune: Prune | None = None,
+        prune: Prune = lambda _, items: items,
         id_keys: tuple[str, ...] = ("id", "session_id", "sessionId", "info.id"),
         among: Kind = lambda _: None,
         *,
         spreads: bool = False,
     ) -> None:
-        self.FORMAT = format
-        self._kind, self._table, self._id_keys, self._among = kind, table, id_keys, among
-        self._spreads = spreads
-        self._groups = GroupReader(
-            format,
-            is_item=self._is_item,
-            unwrap=self._unwrap,
-            add=self._add,
-            place="messages[{}]: ",
-            id_keys=(),
-            begin=self._begin,
-            prune=prune,
-        )
+        self.format = format
+        self._kind, self._table, self._prune, self._among = kind, table, prune, among
+        self._names, self.id_keys, self._spreads = names(*id_keys), (), spreads
 
     def claims(self, sample: Sequence[Any]) -> int:
         """Count the records, or the sessions of which most are records."""
         return max(self._count(sample), sum(map(self._is_session, sample)))
 
-    def read(self, document: Document) -> Iterator[Session]:
-        """Yield a session per value that holds records, or one of all lines."""
-        return self._groups.read(document)
+    def is_item(self, value: Any) -> bool:
+        """Tell whether a value is a record, be it marked by others alone."""
+        return _is_record(value) and (self._kind(value) or self._among(value)) in self._table
 
     def _is_own(self, value: Any) -> bool:
         return _is_record(value) and self._kind(value) in self._table
 
-    def _is_item(self, value: Any) -> bool:
-        return _is_record(value) and (self._kind(value) or self._among(value)) in self._table
-
     def _count(self, values: Sequence[Any]) -> int:
         own = sum(map(self._is_own, values))
-        return sum(map(self._is_item, values)) if own and self._spreads else own
+        return sum(map(self.is_item, values)) if own and self._spreads else own
 
     def _is_session(self, value: Any) -> bool:
         held = first_in(value, *_LISTS) if isinstance(value, dict) else value
         return isinstance(held, list) and 2 * self._count(held) > len(held)
 
-    def _unwrap(self, value: Any) -> list[Any]:
+    def unwrap(self, value: Any) -> list[Any]:
+        """Return the list under the first key of a session's that is there."""
         held = first_in(value, *_LISTS) if isinstance(value, dict) else value
         if not isinstance(held, list):
             raise UnreadableError(f"expected a record or a list of records, got {kind_of(held)}")
         return held
 
-    def _begin(self, transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
-        names(*self._id_keys)(transcript, holder, line)
+    def begin(self, transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
+        """Take the session's name, say its instructions, and tell of lists that are left out."""
+        self._names(transcript, holder, line)
         if isinstance(holder, dict):
             says("system", "system")(transcript, holder, line)
             for key, held in holder.items():
@@ -326,14 +316,19 @@ class TableReader:
                     transcript.leave_out(key)
         return []
 
-    def _add(self, transcript: Transcript, item: Any, line: int) -> None:
-        item = as_object(item, f"expected a record of {self.FORMAT.title}")
+    def prune(self, transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
+        """Take out what the format's own rule takes out."""
+        return self._prune(transcript, items)
+
+    def add(self, transcript: Transcript, item: Any, line: int) -> None:
+        """Take the steps that the table has for the type of a record."""
+        item = as_object(item, f"expected a record of {self.format.title}")
         kind = self._kind(item) or self._among(item)
         steps = self._table.get(kind or "")
         if steps is None:
             kind = kind or text_in(item, "type")
             what = f"type {kind!r} is not known" if kind else f"has no type ({keys_of(item)})"
-            raise UnreadableError(f"expected a record of {self.FORMAT.title}: {what}")
+            raise UnreadableError(f"expected a record of {self.format.title}: {what}")
         for step in steps:
             step(transcript, item, line)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from context_compressor.lab.readers.session import UnreadableError
-from context_compressor.messages.chat import AUDIO_FORMATS
+from context_compressor.messages.chat.blocks import block_to_part
 
 Part = dict[str, Any]
 API_ERRORS = "errors of an API"
@@ -236,6 +236,8 @@ class Transcript:
 _TEXTS = ("text", "text-plain", "input_text", "output_text", "summary_text", "reasoning_text")
 _IMAGES = ("image_url", "input_image", "computer_screenshot")
 _MEDIA = ("image", "audio", "video", "file")
+_USUAL = {"image": "image/png", "audio": "audio/wav", "video": ""}
+"""What data of a kind are if nobody says."""
 
 
 def are_silent(parts: Sequence[Part]) -> bool:
@@ -299,18 +301,11 @@ def _media_part(block: dict[str, Any], kind: str, source: dict[str, Any]) -> Par
 
 def _data_part(media_type: str, data: str, kind: str, name: str) -> Part:
     """Return base64 data as a part; `kind` (image, audio, video, file) counts if there is no type."""
-    family, _, subtype = media_type.partition("/")
-    family = family or kind
-    if family == "image":
-        url = f"data:{media_type or 'image/png'};base64,{data}"
-        return {"type": "image_url", "image_url": {"url": url}}
-    if family == "audio":
-        format = AUDIO_FORMATS.get(subtype, subtype or "wav")
-        return {"type": "input_audio", "input_audio": {"data": data, "format": format}}
-    url = f"data:{media_type};base64,{data}"
-    if family == "video":
-        return {"type": "video_url", "video_url": {"url": url}}
-    return _file_part(url, name)
+    family = media_type.partition("/")[0] or kind
+    if family not in _USUAL:
+        return _file_part(f"data:{media_type};base64,{data}", name)
+    source = {"type": "base64", "media_type": media_type or _USUAL[family], "data": data}
+    return block_to_part({"type": family, "source": source})
 
 
 def _file_part(url: str, name: str) -> Part:
