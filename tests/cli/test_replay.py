@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-from collections import deque
 from pathlib import Path
 
 import pytest
@@ -391,21 +390,6 @@ def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     assert done == lists.keys() - {"always"}
     assert len(replays.outcomes) == len(lists)
     assert turns == sorted(turns)
-
-
-def test_a_process_that_is_killed_while_it_waits_is_replaced():
-    task = replay_parallel.Task("a", "a", session(3), ("raw", "ours"), (3_000,))
-
-    with replay_parallel._Workers(lambda _: None) as workers:
-        outcomes = []
-        for _ in range(3):
-            outcomes += [outcome for _, outcome in workers.replay(deque([task]), 1)]
-            if len(outcomes) == 1:
-                workers._processes[0].kill()
-                workers._processes[0].join()
-
-    assert [outcome is not None for outcome in outcomes] == [True, False, True]
-    assert len(workers._processes) == 2
 
 
 class Deaf(dict):

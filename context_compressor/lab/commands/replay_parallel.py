@@ -9,13 +9,13 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any, Self, cast
+from typing import Any
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.lab.measure import (
@@ -141,75 +141,43 @@ class Replays:
             self.outcomes.append(replay_session(task, lambda: on_turns(next(turns))))
 
     def _run_processes(self, tasks: Sequence[Task], on_turns: Callable[[int], object]) -> None:
-        with _Workers(on_turns) as workers:
-            suspects: list[Task] = []
-            for task, outcome in workers.replay(deque(tasks), self.jobs):
-                suspects += [task] if outcome is None else []
-                self.outcomes += [outcome] if outcome is not None else []
-            # Alone: its process may have ended for want of memory that another one took.
-            for task, outcome in workers.replay(deque(suspects), 1):
-                why = "a process ended before it was done, perhaps for want of memory"
-                self.outcomes.append(outcome or Skipped(task.name, why))
-
-
-class _Workers:
-    """Processes that replay one session after the other, and may be killed.
-
-    Args:
-        on_turns: gets the turns that are done, about ten times a second.
-    """
-
-    def __init__(self, on_turns: Callable[[int], object]) -> None:
-        self._on_turns = on_turns
         # A fork would copy the threads of the progress bar in whatever state they are.
-        self._context = multiprocessing.get_context("spawn")
-        self._stop = self._context.RawValue("b", 0)
-        self._turns: list[Any] = []
-        """A counter for each process there ever was: no lock, which one that is killed would keep."""
-        self._idle: list[Connection] = []
-        self._busy: dict[Connection, Task] = {}
-        self._processes: list[BaseProcess] = []
+        context = multiprocessing.get_context("spawn")
+        stop = context.RawValue("b")
+        # A counter for each session and attempt: no lock, which a process that is killed would keep.
+        turns = context.RawArray("Q", 2 * len(tasks))
+        attempts = count()
 
-    def __enter__(self) -> Self:
-        return self
+        def replayed(waiting: deque[Task], jobs: int) -> Iterator[tuple[Task, Outcome | None]]:
+            """Yield each session with what became of it, or None where a process ended before it was done."""
+            while waiting:
+                running: dict[Future[Outcome], Task] = {}
+                with ProcessPoolExecutor(jobs, context, _begin, (stop, turns)) as pool:
+                    try:
+                        while waiting or running:
+                            while waiting and len(running) < jobs:
+                                with _interrupts_held():
+                                    future = pool.submit(_work, waiting[0], next(attempts))
+                                running[future] = waiting.popleft()
+                            for future in wait(running, _POLL_SECONDS, FIRST_COMPLETED).done:
+                                yield running.pop(future), None if future.exception() else future.result()
+                            on_turns(sum(turns))
+                    except BrokenProcessPool:  # it takes no more sessions
+                        yield from ((task, None) for task in running.values())
+                    except BaseException:
+                        stop.value = 1  # those at work end at their next turn
+                        raise
 
-    def __exit__(self, *error: object) -> None:
-        """End the processes, those at work at their next turn."""
-        self._stop.value = 1
-        for connection in (*self._idle, *self._busy):
-            connection.close()
-        for process in self._processes:
-            process.join()
-
-    def replay(self, waiting: deque[Task], jobs: int) -> Iterator[tuple[Task, Outcome | None]]:
-        """Yield each session with what became of it, or None where its process ended before it was done."""
-        while waiting or self._busy:
-            while waiting and len(self._busy) < jobs:
-                connection = self._idle.pop() if self._idle else self._start()
-                self._busy[connection] = waiting.popleft()
-                with suppress(ConnectionError):  # where it is gone, reading tells
-                    connection.send(self._busy[connection])
-            for ready in wait(list(self._busy), _POLL_SECONDS):
-                connection = cast("Connection", ready)
-                outcome: Outcome | None = None
-                try:
-                    outcome = connection.recv()
-                    self._idle.append(connection)
-                except (EOFError, ConnectionError):
-                    connection.close()
-                yield self._busy.pop(connection), outcome
-            self._on_turns(sum(turns.value for turns in self._turns))
-
-    def _start(self) -> Connection:
-        ours, theirs = self._context.Pipe()
-        turns = self._context.RawValue("Q", 0)
-        process = self._context.Process(target=_work, args=(theirs, turns, self._stop), daemon=True)
-        with _interrupts_held():
-            process.start()
-        theirs.close()  # so that this end tells when the process is gone
-        self._turns.append(turns)
-        self._processes.append(process)
-        return ours
+        suspects: deque[Task] = deque()
+        for task, outcome in replayed(deque(tasks), self.jobs):
+            if outcome is None:
+                suspects.append(task)
+            else:
+                self.outcomes.append(outcome)
+        # Alone: its process may have ended for want of memory that another one took.
+        for task, outcome in replayed(suspects, 1):
+            why = "a process ended before it was done, perhaps for want of memory"
+            self.outcomes.append(outcome or Skipped(task.name, why))
 
 
 @contextmanager
@@ -225,18 +193,27 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(connection: Connection, turns: Any, stop: Any) -> None:
-    """Replay what comes through a pipe until it is closed; count turns, and look whether to go on."""
+_shared: tuple[Any, Any]
+"""In a process that replays: whether it is to stop, and the turns that are done of each attempt."""
+
+
+def _begin(stop: Any, turns: Any) -> None:
+    """Take what all processes share, before the first session."""
+    global _shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process says what is kept
+    _shared = stop, turns
+
+
+def _work(task: Task, attempt: int) -> Outcome:
+    """Replay a session; count turns, and look whether to go on."""
+    stop, turns = _shared
 
     def step() -> None:
         if stop.value:
             raise _StoppedError
-        turns.value += 1
+        turns[attempt] += 1
 
-    with suppress(EOFError, ConnectionError, _StoppedError):
-        while True:
-            connection.send(replay_session(connection.recv(), step))
+    return replay_session(task, step)
 
 
 def default_jobs() -> int:
