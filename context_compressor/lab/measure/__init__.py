@@ -1,135 +1,64 @@
 """What memories save, cost and lose, by replaying recorded sessions: for the command line and benchmarks."""
 
-from __future__ import annotations
+from __future__ import annotations as annotations
 
-from context_compressor.lab.measure.examination import (
-    MOST_CALLS,
-    WITH_TOOLS,
-    Estimate,
-    ExaminationError,
-    Examined,
-    Examiner,
-    Graded,
-    choose_cut,
-    estimate,
-    examine,
-)
-from context_compressor.lab.measure.probes import (
-    KINDS,
-    PASSAGE_CHARACTERS,
-    Probe,
-    ProbeError,
-    ProbeSet,
-    is_told,
-    read_probe_sets,
-    read_probes,
-    wilson,
-)
-from context_compressor.lab.measure.recording import (
-    RESULT_ROLES,
-    CachedCounter,
-    Chat,
-    Recording,
-    content_text,
-    message_text,
-    readable,
-)
-from context_compressor.lab.measure.replay import excerpt_of, replay, watch
-from context_compressor.lab.measure.results import (
-    EDIT_TOKENS,
-    HOW_TO_ASK,
-    OURS,
-    RAW,
-    Excerpt,
-    Prices,
-    Replay,
-    ReportData,
-    SessionRun,
-    Skipped,
-    StandIn,
-    Told,
-    Totals,
-    Turn,
-    TurnEvent,
-    Watched,
-    cost_of,
-    index_ranges,
-    percent,
-    ratio,
-    short_number,
-    told_range,
-    total,
-)
-from context_compressor.lab.measure.systems import (
-    SYSTEMS,
-    Masking,
-    Ours,
-    PlainSystem,
-    Sliding,
-    Spending,
-    System,
-)
-from context_compressor.lab.measure.validity import RequestChecker
-
-__all__ = [
-    "EDIT_TOKENS",
-    "HOW_TO_ASK",
-    "KINDS",
-    "MOST_CALLS",
-    "OURS",
-    "PASSAGE_CHARACTERS",
-    "RAW",
-    "RESULT_ROLES",
-    "SYSTEMS",
-    "WITH_TOOLS",
-    "CachedCounter",
-    "Chat",
-    "Estimate",
-    "ExaminationError",
-    "Examined",
-    "Examiner",
-    "Excerpt",
-    "Graded",
-    "Masking",
-    "Ours",
-    "PlainSystem",
-    "Prices",
-    "Probe",
-    "ProbeError",
-    "ProbeSet",
-    "Recording",
-    "Replay",
-    "ReportData",
-    "RequestChecker",
-    "SessionRun",
-    "Skipped",
-    "Sliding",
-    "Spending",
-    "StandIn",
-    "System",
-    "Told",
-    "Totals",
-    "Turn",
-    "TurnEvent",
-    "Watched",
-    "choose_cut",
-    "content_text",
-    "cost_of",
-    "estimate",
-    "examine",
-    "excerpt_of",
-    "index_ranges",
-    "is_told",
-    "message_text",
-    "percent",
-    "ratio",
-    "read_probe_sets",
-    "read_probes",
-    "readable",
-    "replay",
-    "short_number",
-    "told_range",
-    "total",
-    "watch",
-    "wilson",
-]
+from context_compressor.lab.measure.examination import MOST_CALLS as MOST_CALLS
+from context_compressor.lab.measure.examination import WITH_TOOLS as WITH_TOOLS
+from context_compressor.lab.measure.examination import Estimate as Estimate
+from context_compressor.lab.measure.examination import ExaminationError as ExaminationError
+from context_compressor.lab.measure.examination import Examined as Examined
+from context_compressor.lab.measure.examination import Examiner as Examiner
+from context_compressor.lab.measure.examination import Graded as Graded
+from context_compressor.lab.measure.examination import choose_cut as choose_cut
+from context_compressor.lab.measure.examination import estimate as estimate
+from context_compressor.lab.measure.examination import examine as examine
+from context_compressor.lab.measure.probes import KINDS as KINDS
+from context_compressor.lab.measure.probes import PASSAGE_CHARACTERS as PASSAGE_CHARACTERS
+from context_compressor.lab.measure.probes import Probe as Probe
+from context_compressor.lab.measure.probes import ProbeError as ProbeError
+from context_compressor.lab.measure.probes import ProbeSet as ProbeSet
+from context_compressor.lab.measure.probes import is_told as is_told
+from context_compressor.lab.measure.probes import read_probe_sets as read_probe_sets
+from context_compressor.lab.measure.probes import read_probes as read_probes
+from context_compressor.lab.measure.probes import wilson as wilson
+from context_compressor.lab.measure.recording import RESULT_ROLES as RESULT_ROLES
+from context_compressor.lab.measure.recording import CachedCounter as CachedCounter
+from context_compressor.lab.measure.recording import Chat as Chat
+from context_compressor.lab.measure.recording import Recording as Recording
+from context_compressor.lab.measure.recording import content_text as content_text
+from context_compressor.lab.measure.recording import message_text as message_text
+from context_compressor.lab.measure.recording import readable as readable
+from context_compressor.lab.measure.replay import excerpt_of as excerpt_of
+from context_compressor.lab.measure.replay import replay as replay
+from context_compressor.lab.measure.replay import watch as watch
+from context_compressor.lab.measure.results import EDIT_TOKENS as EDIT_TOKENS
+from context_compressor.lab.measure.results import HOW_TO_ASK as HOW_TO_ASK
+from context_compressor.lab.measure.results import OURS as OURS
+from context_compressor.lab.measure.results import RAW as RAW
+from context_compressor.lab.measure.results import Excerpt as Excerpt
+from context_compressor.lab.measure.results import Prices as Prices
+from context_compressor.lab.measure.results import Replay as Replay
+from context_compressor.lab.measure.results import ReportData as ReportData
+from context_compressor.lab.measure.results import SessionRun as SessionRun
+from context_compressor.lab.measure.results import Skipped as Skipped
+from context_compressor.lab.measure.results import StandIn as StandIn
+from context_compressor.lab.measure.results import Told as Told
+from context_compressor.lab.measure.results import Totals as Totals
+from context_compressor.lab.measure.results import Turn as Turn
+from context_compressor.lab.measure.results import TurnEvent as TurnEvent
+from context_compressor.lab.measure.results import Watched as Watched
+from context_compressor.lab.measure.results import cost_of as cost_of
+from context_compressor.lab.measure.results import index_ranges as index_ranges
+from context_compressor.lab.measure.results import percent as percent
+from context_compressor.lab.measure.results import ratio as ratio
+from context_compressor.lab.measure.results import short_number as short_number
+from context_compressor.lab.measure.results import told_range as told_range
+from context_compressor.lab.measure.results import total as total
+from context_compressor.lab.measure.systems import SYSTEMS as SYSTEMS
+from context_compressor.lab.measure.systems import Masking as Masking
+from context_compressor.lab.measure.systems import Ours as Ours
+from context_compressor.lab.measure.systems import PlainSystem as PlainSystem
+from context_compressor.lab.measure.systems import Sliding as Sliding
+from context_compressor.lab.measure.systems import Spending as Spending
+from context_compressor.lab.measure.systems import System as System
+from context_compressor.lab.measure.validity import RequestChecker as RequestChecker
