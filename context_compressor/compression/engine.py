@@ -104,13 +104,12 @@ class SummaryUse:
     writers: list[str] = field(default_factory=list)
     """Who wrote, each once."""
 
-    def add(self, input_tokens: int, output_tokens: int, *, remote: bool, by: str | None = None) -> None:
+    def add(self, paid: Paid, *, remote: bool, by: str | None = None) -> None:
         """Add what one summary took, and who wrote it."""
         if by is not None and by not in self.writers:
             self.writers.append(by)
-        self.every.add(input_tokens, output_tokens)
-        if remote:
-            self.remote.add(input_tokens, output_tokens)
+        for sums in (self.every, self.remote) if remote else (self.every,):
+            sums.add(paid.input_tokens, paid.output_tokens, paid.cached_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +195,6 @@ class Writer:
             self.fail(SummarizerError(failure))
         self.use.calls = attempts.taken
         unused, local, remote = attempts.take_unused(), attempts.take_local(), self.use.remote
-        self.use.add(unused.input_tokens, unused.output_tokens, remote=True)
+        self.use.add(unused, remote=True)
         remote.input_tokens = max(0, remote.input_tokens - local.input_tokens)
         remote.output_tokens = max(0, remote.output_tokens - local.output_tokens)

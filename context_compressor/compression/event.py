@@ -43,6 +43,8 @@ class Event:
         note: what the agent still needs: stands word for word in the newest segment, and goes to the
             summariser.
         names_tools: whether the agent has the read-back tools: then stand-ins tell of them.
+        fresh: keys of the items that no view has shown yet.
+        free_tokens: what fits into the model's window behind the last request; None: not known.
 
     Attributes:
         plan: as given.
@@ -58,6 +60,8 @@ class Event:
         *,
         note: str | None = None,
         names_tools: bool = True,
+        fresh: Collection[ItemKey] = frozenset(),
+        free_tokens: int | None = None,
     ) -> None:
         self.plan = plan
         self.seconds = 0.0
@@ -65,6 +69,7 @@ class Event:
         self._items = items
         self._ledger = ledger
         self._note = note
+        self._fresh, self._free_tokens = fresh, free_tokens
         self._writer = Writer(engine)
         self._by_key = {item.key: item for item in items}
         leaving = plan.leaving.union(self._by_key[planned.item].exchange for planned in plan.stubs)
@@ -118,7 +123,16 @@ class Event:
         stubs = await gather([stub(planned) for planned in plan.stubs])
         self._stubs.made = [edit for edit in stubs if edit is not None]
         carrier, guide = await self._stubs.place_guide(plan, self._items)
-        maker = SegmentMaker(engine, self._writer, self._stubs, plan, self._items, bounded)
+        maker = SegmentMaker(
+            engine,
+            self._writer,
+            self._stubs,
+            plan,
+            self._items,
+            bounded,
+            fresh=self._fresh,
+            free_tokens=self._free_tokens,
+        )
         noted = max(plan.segments, key=_age, default=None)
 
         fate: NoteFate | None = "dropped" if self._note else None

@@ -21,6 +21,7 @@ from context_compressor.compression.shown import (
     Redact,
     Transcript,
     render_transcript,
+    said_ref,
     shown_message,
     stored_text,
 )
@@ -253,8 +254,7 @@ class Recovery:
                 said[item] = None if segment is None else segment.ref
             else:
                 source = self._sources.get(item)
-                text = source and shown_message(source, {}, {}, self._redact).get_text_content()
-                said[item] = None if source is None else ref_of(text or "")
+                said[item] = None if source is None else said_ref(source, self._redact)
         return [
             segment.id
             for segment in self._ledger.segments()

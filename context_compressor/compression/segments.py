@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, Told
@@ -22,28 +23,31 @@ from context_compressor.compression.labels import (
     summary_of,
 )
 from context_compressor.compression.plans import Plan, PlannedSegment
-from context_compressor.compression.shown import abridge, render_transcript, shown_message
+from context_compressor.compression.shown import abridge, render_transcript, said_ref, shown_message
 from context_compressor.compression.stubs import StubMaker
-from context_compressor.compression.units import Unit
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.compaction import compacted_words
 from context_compressor.messages.msg import (
     Msg,
+    is_instruction,
     is_staying,
     segment_metadata,
     staying_metadata,
+    tool_names,
 )
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.repair import with_content
 from context_compressor.messages.speech import standing_in
 from context_compressor.messages.text import sendable
-from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.cutting import cut, cut_middle
 from context_compressor.summarizers.notes import Notes
-from context_compressor.summarizers.protocol import SummaryRequest
-from context_compressor.summarizers.writing import NotesWriter, RulesWriter, Written
+from context_compressor.summarizers.prompts import opening_of
+from context_compressor.summarizers.protocol import Departure, SummaryRequest
+from context_compressor.summarizers.writing import InPlace, NotesWriter, RulesWriter, Written
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 
+_MOST_NAMED = 8
+"""So many messages are named one by one."""
 _STAYING_CHARS = 200
 """So much of a message that stays tells which it is."""
 _LEAST_PROSE_TOKENS = 32
@@ -60,6 +64,8 @@ class SegmentMaker:
         plan: what leaves.
         items: the view.
         note: what the agent asked to keep; summarisers are to mind it.
+        fresh: keys of the items that no view has shown yet.
+        free_tokens: what fits into the model's window behind the last request; None: not known.
 
     Raises:
         RedactionError: the user's callable failed.
@@ -73,6 +79,9 @@ class SegmentMaker:
         plan: Plan,
         items: Sequence[ViewItem],
         note: str | None,
+        *,
+        fresh: Collection[ItemKey] = frozenset(),
+        free_tokens: int | None = None,
     ) -> None:
         self._engine = engine
         self._config, self._counter = engine.config, engine.counter
@@ -86,13 +95,16 @@ class SegmentMaker:
         for edit in stubs.made:
             self._stubbed.setdefault(edit.item, {})[edit.path] = edit.text
         leaving = plan.leaving
+        self._items, self._fresh, self._free_tokens = items, fresh, free_tokens
         stays = [item for item in items if item.kind == "message" and item.exchange not in leaving]
+        head = list(takewhile(lambda item: is_instruction(item.source), stays))
+        self._stays = stays[len(head) :]
         # Nobody has to repeat what users say in messages that stay.
         self._standing = frozenset(line for item in stays for line in item.standing)
         spoken = [item.source.get_text_content() or "" for item in stays if item.source.role == "user"]
         self._spoken = Msg("user", "\n".join(spoken), "user", timestamp="", id="")
         requests = plan.requests if plan.needs_summary else ()
-        self._requests = [self._said(unit) for unit in requests]
+        self._requests = [self._said(unit.items[0], unit.position) for unit in requests]
 
     async def make(self, planned: PlannedSegment, *, noted: bool, guide: str) -> SegmentEdit:
         """Store what leaves, and bring the notes up to date that stand for it. Its id is still to be given.
@@ -106,7 +118,7 @@ class SegmentMaker:
         items = [item for unit in planned.units for item in unit.items]
         earlier = [item.segment for item in items if item.segment is not None]
         keys = [item.key for item in items if item.segment is None]
-        stored, read, standing = await self._material(planned)
+        stored, read, whole, standing = await self._material(planned)
         transcript = render_transcript(stored, before=[edit.ref for edit in earlier])
         ref = await self._writer.write_own(transcript.text)
         media_refs = [await self._writer.write_own(media) for media in transcript.media]
@@ -146,19 +158,18 @@ class SegmentMaker:
         own_room = min(spare, section_tokens(notes_section([own]), counter)) if own else 0
         fitted = fit_notes(kept, max(left // 2, 0) + own_room, counter)
         left -= max(section_tokens(notes_section(fitted), counter) - own_room, 0)
-        told: tuple[Told, ...] = ()
+        told: Sequence[Told] = ()
         if left >= _LEAST_PROSE_TOKENS and not all(map(is_staying, read)):
-            context, context_tokens, beside = self._context(planned)
-            if lines:
-                context.append(_summary_message(standing_section(lines).strip()))
-            notes, repeats = await self._write(
-                self._request(read, left, context),
+            beside = [_summary_message(standing_section(lines).strip())] if lines else []
+            notes, told = await self._write(
+                self._request(read, left, beside),
                 notes,
+                planned,
+                whole=whole,
                 place=before,
-                read_tokens=sum(item.read_tokens for item in items) + context_tokens,
+                read_tokens=sum(item.read_tokens for item in items),
                 material=transcript.text,
             )
-            told = newest_once(beside) if repeats else ()
         else:
             notes = notes.fitted(lambda some: counter.count_text(some.text()) <= left)
         summary = notes.text() or None
@@ -179,16 +190,18 @@ class SegmentMaker:
             notes=fitted,
             standing=lines,
             left_standing=left_out,
-            told=told,
+            told=tuple(told),
         ).with_notes(notes)
 
-    async def _material(self, planned: PlannedSegment) -> tuple[list[Msg], list[Msg], tuple[str, ...]]:
+    async def _material(
+        self, planned: PlannedSegment
+    ) -> tuple[list[Msg], list[Msg], set[int], tuple[str, ...]]:
         """Return what is to leave, as the transcript has it, and as writers read it; what stands in it.
 
         The transcript has stubs in place, those of pages made here. Writers read texts whole, and what users
-        said amid it that stays. Last come the standing instructions in it, and in what stood for more before,
-        that no message tells that stays, the oldest first. All of it is redacted: what was written before was
-        when it was made.
+        said amid it that stays; behind these stand the places of those that the view showed whole. Last come
+        the standing instructions in it, and in what stood for more before, that no message tells that stays,
+        the oldest first. All of it is redacted: what was written before was when it was made.
 
         Raises:
             RedactionError: the user's callable failed.
@@ -196,6 +209,7 @@ class SegmentMaker:
         redact, names = self._config.redact, self._stubs.names
         stored: list[Msg] = []
         read: list[Msg] = []
+        whole: set[int] = set()
         standing: list[str] = []
         start, end = _span(planned)
         waiting = [said for said in self._requests if start < said.position < end]
@@ -208,31 +222,89 @@ class SegmentMaker:
             texts = {path: stub.text for path, stub in item.stubs.items()} | self._stubbed.get(item.key, {})
             texts |= await self._stubs.stub_pages(item, texts)
             stored.append(shown_message(item.source, texts, names, redact))
+            begin = len(read)
             read += _without_compaction(
                 shown_message(item.source, {}, names, redact) if texts else stored[-1]
             )
+            if not item.stubs and item.key not in self._fresh:
+                whole.update(range(begin, len(read)))
             if redact is None:
                 standing += item.standing
             elif item.standing:  # a rule may be on what it leaves of the sentences around
                 standing += await run_rules_off_loop(text_characters(read[-1:]), standing_in, read[-1])
-        return stored, read, newest_once(line for line in standing if line not in self._standing)
+        told = newest_once(line for line in standing if line not in self._standing)
+        return stored, read, whole, told
 
-    def _said(self, unit: Unit) -> _Said:
-        item = unit.items[0]
+    def _said(self, item: ViewItem, position: int = 0) -> _Said:
         shown = shown_message(item.source, {}, {}, self._config.redact)
         text = shown.get_text_content() or ""
         most = READ_TOKENS * len(text) // max(1, item.source_tokens.total)
-        msg = Msg(shown.name, cut_middle(text, most), "user", timestamp="", id="")
-        return _Said(unit.position, msg, (item.key, ref_of(text)))
+        return _Said(position, item.key, Msg(shown.name, cut_middle(text, most), "user", timestamp="", id=""))
 
-    def _context(self, planned: PlannedSegment) -> tuple[list[Msg], int, list[Told]]:
-        """Return what users said before that stays, about what reading it costs, and what else than what
-        leaves a model is told.
+    # What a model is shown
+
+    def _apart(
+        self, request: SummaryRequest, whole: Collection[int], *, is_remote: bool
+    ) -> tuple[SummaryRequest, list[Told]]:
+        """Return a request with what stays, and what of that is told: all but the newest exchange.
+
+        That one may still be asked for again, and notes that tell of it would have to be made again.
         """
-        start, end = _span(planned)
-        context = [said.msg for said in self._requests if said.position < start]
-        told = [said.told for said in self._requests if said.position < end or said is self._requests[-1]]
-        return context, sum(len(str(msg.content)) for msg in context) // 4, told
+        said = {one.key: one.msg for one in self._requests}
+        items = [item for item in self._stays if item.exchange != self._items[-1].exchange]
+        shown: list[Msg] = []
+        for item in items:
+            texts = {path: stub.text for path, stub in item.stubs.items()} | self._stubbed.get(item.key, {})
+            msg = said.get(item.key) or shown_message(item.source, texts, {}, self._config.redact)
+            shown += abridge(_without_compaction(msg), self._counter)
+        messages = abridge(request.messages, self._counter, whole) if is_remote else request.messages
+        newest = {one.key for one in self._requests[-1:]}  # what the agent works on now
+        told = self._told(item for item in self._stays if item in items or item.key in newest)
+        return replace(request, messages=messages, context=(*request.context, *shown)), told
+
+    def _in_place(
+        self, own: object, planned: PlannedSegment, request: SummaryRequest
+    ) -> tuple[InPlace | None, list[Told]]:
+        """Return what the agent's own model is asked behind its last request, and what of it stays.
+
+        None: what leaves did not all stand there, or is not to be read as it is.
+        """
+        held = getattr(own, "held", ())
+        leaving = [item for unit in planned.units for item in unit.items if item.kind != "segment"]
+        if self._config.redact is not None or any(item.key not in held for item in leaving):
+            return None, []
+        seen = [item for item in self._items if item.kind == "message" and item.key in held]
+        left = {item.key for item in leaving}
+        end = next(place for place, item in enumerate(self._items) if item is leaving[-1])
+        before = {item.key for item in self._items[:end]}
+        stays = [item for item in self._stays if item.key in held]
+        names = tool_names(item.source for item in seen)
+        amid = [opening_of(item.msg, names) for item in stays if item.key in before]
+        behind = (opening_of(item.msg, names) for item in stays if item.key not in before)
+        more = len(amid) - _MOST_NAMED
+        departure = Departure(
+            count=sum(item.kind == "message" for item in leaving),
+            last=opening_of(leaving[-1].msg, names),
+            next=next(behind, ""),
+            amid=(*amid[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])),
+            before_tokens=sum(item.tokens for item in self._items if item.key in held),
+            free_tokens=self._free_tokens,
+        )
+        texts = [
+            (item, shown_message(item.source, {path: stub.text for path, stub in item.stubs.items()}, {}))
+            for item in seen
+        ]
+        shown = replace(
+            request,
+            messages=tuple(msg for item, msg in texts if item.key in left),
+            context=tuple(msg for item, msg in texts if item.key not in left),
+            request=None,
+        )
+        return InPlace(shown, departure), self._told(stays)
+
+    def _told(self, items: Iterable[ViewItem]) -> list[Told]:
+        """Return by what it is noticed that one of these is gone or says something else."""
+        return [(item.key, said_ref(item.source, self._config.redact)) for item in items]
 
     def _request(self, read: Sequence[Msg], max_tokens: int, context: Sequence[Msg]) -> SummaryRequest:
         return SummaryRequest(
@@ -245,27 +317,39 @@ class SegmentMaker:
         )
 
     async def _write(
-        self, request: SummaryRequest, notes: Notes, *, place: int, read_tokens: int, material: str
-    ) -> tuple[Notes, bool]:
-        """Return the notes by the first means that gives them, and whether they may repeat what is only told.
+        self,
+        request: SummaryRequest,
+        notes: Notes,
+        planned: PlannedSegment,
+        *,
+        whole: Collection[int],
+        place: int,
+        read_tokens: int,
+        material: str,
+    ) -> tuple[Notes, list[Told]]:
+        """Return the notes by the first means that gives them, and what else than what leaves they may tell.
 
         Args:
-            request: as rules read it; of long results a model reads a part.
+            request: as rules read it. A model reads a part of long results that the view did not show, and
+                what stays.
             notes: so far.
+            planned: what leaves.
+            whole: the places of the messages that the view showed whole.
             place: how many messages left before.
             read_tokens: about how many tokens a model reads of it.
             material: what leaves, as text.
         """
         *asked_first, last = self._writers
         for writer in asked_first:
-            asked = request
-            if writer.remote:
-                characters = text_characters(request.messages)
-                short = await run_rules_off_loop(characters, abridge, request.messages, self._counter)
-                asked = replace(request, messages=short)
+            assert isinstance(writer, NotesWriter)
+            size = text_characters(item.source for item in self._items)
+            asked, told = await run_rules_off_loop(size, self._apart, request, whole, is_remote=writer.remote)
+            in_place, told_there = await run_rules_off_loop(
+                size, self._in_place, writer.summarizer, planned, request
+            )
             try:
                 written = await writer.write(
-                    asked, notes, read_tokens=read_tokens, material=material, place=place
+                    asked, notes, read_tokens=read_tokens, material=material, place=place, in_place=in_place
                 )
             except SummarizerError as error:
                 if self._config.on_failure == "raise" and writer is asked_first[-1]:
@@ -273,16 +357,15 @@ class SegmentMaker:
                 self._writer.fail(error)
                 continue
             self._note_paid(writer, written)
-            return written.notes, True
+            return written.notes, told_there if written.in_place else told
         # What a user says in messages that stay is told by them, and not here again.
         asked = replace(request, context=(*request.context, self._spoken))
         written = await last.write(asked, notes, read_tokens=read_tokens, place=place)
         self._note_paid(last, written)
-        return written.notes, False
+        return written.notes, []
 
     def _note_paid(self, writer: NotesWriter | RulesWriter, written: Written) -> None:
-        paid = written.paid
-        self._writer.use.add(paid.input_tokens, paid.output_tokens, remote=writer.remote, by=writer.name)
+        self._writer.use.add(written.paid, remote=writer.remote, by=writer.name)
 
 
 def _notes_of(earlier: Sequence[SegmentEdit]) -> Notes:
@@ -300,9 +383,9 @@ class _Said(NamedTuple):
     """What a user said that stays."""
 
     position: int
+    key: ItemKey
     msg: Msg
     """As a summariser reads it: head and tail, where it is long."""
-    told: Told
 
 
 def _span(planned: PlannedSegment) -> tuple[int, int]:

@@ -324,15 +324,29 @@ _ERROR = re.compile(
 _MAX_ERROR_LINE_CHARS = 400
 
 
-def abridge(messages: Iterable[Msg], counter: TokenCounter) -> tuple[Msg, ...]:
+def abridge(messages: Iterable[Msg], counter: TokenCounter, whole: Container[int] = ()) -> tuple[Msg, ...]:
     """Return messages with long results and arguments cut, what is left out being marked; others as they are.
 
     Args:
         messages: what leaves.
         counter: measures.
+        whole: the places of those that are not cut.
     """
     seen: set[str] = set()
-    return tuple(_abridge(msg, counter, seen) for msg in messages)
+    return tuple(
+        msg if place in whole else _abridge(msg, counter, seen) for place, msg in enumerate(messages)
+    )
+
+
+def said_ref(source: Msg, redact: Redact | None) -> str:
+    """Return the ref of what a message says, by which another text in its place is noticed.
+
+    Raises:
+        RedactionError: the callable failed.
+    """
+    shown = shown_message(source, {}, {}, redact)
+    text = shown.get_text_content() if shown.role == "user" else render_transcript([shown]).text
+    return ref_of(text or "")
 
 
 def _abridge(msg: Msg, counter: TokenCounter, seen: set[str]) -> Msg:

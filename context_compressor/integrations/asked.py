@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from context_compressor.summarizers.faults import Fault, fault_of
 from context_compressor.summarizers.protocol import (
     OWN,
     RULES,
+    NotInPlaceError,
     Summarizer,
     Summary,
     SummaryRequest,
@@ -90,6 +91,8 @@ class Own(NamedTuple):
     Raises `SummarizerError` where that is not possible."""
     last: Any = None
     """What was sent last in the conversation, as the adapter noted it; `Conversations.view` puts it here."""
+    held: Collection[Any] = frozenset()
+    """The keys of the messages of the view in it."""
 
 
 _AT_HAND: ContextVar[Own | None] = ContextVar("context_compressor_own_model", default=None)
@@ -141,10 +144,10 @@ class OwnModel:
         return await model.summarize(request)
 
     @property
-    def last(self) -> Any:
-        """What was sent last in the conversation at hand; None: nothing, or nobody noted it."""
+    def held(self) -> Collection[Any]:
+        """The keys of the messages that stood in the last request of the conversation at hand."""
         own = _AT_HAND.get()
-        return None if own is None else own.last
+        return frozenset() if own is None else own.held
 
     async def in_place(self, text: str, max_tokens: int) -> Summary:
         """Return what the model answers to its last request with a user's message behind it.
@@ -157,13 +160,18 @@ class OwnModel:
             max_tokens: what the answer may take, what it reasons beside.
 
         Raises:
-            SummarizerError: there is no last request, or it cannot be sent so: it forces a tool or a schema,
-                or was of another list. Else as `AskedModel.summarize`.
+            NotInPlaceError: there is no last request, or it cannot be sent so: it forces a tool or a schema,
+                or was of another list.
+            SummarizerError: as `AskedModel.summarize`.
         """
         own = _AT_HAND.get()
         if own is None or own.again is None or own.last is None:
-            raise SummarizerError("there is no last request of the agent's to which a message could be added")
-        model = AskedModel(own.name, own.again(own.last))
+            raise NotInPlaceError("there is no last request of the agent's to which a message could be added")
+        try:
+            ask = own.again(own.last)
+        except SummarizerError as error:
+            raise NotInPlaceError(str(error)) from None
+        model = AskedModel(own.name, ask)
         return await model.write([{"role": "user", "content": text}], max_tokens)
 
 

@@ -6,13 +6,14 @@ import inspect
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Unpack
 
 from context_compressor.compression.config import ConfigFields, as_config
+from context_compressor.compression.edits import ItemKey
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.integrations.asked import Own, OwnModel, at_hand
@@ -94,8 +95,8 @@ class Conversation:
     """The key that its events carry."""
     left_at: float | None = None
     """When lists began to say something else in its place, in seconds since 1970; None: they do not."""
-    sent: Any = field(default=None, repr=False)
-    """What an adapter sent last for it, and had an answer to; not saved."""
+    sent: tuple[Any, Collection[ItemKey]] | None = field(default=None, repr=False)
+    """What an adapter sent last for it, and had an answer to, and the keys of the view in it; not saved."""
 
     @property
     def has_left(self) -> bool:
@@ -153,6 +154,8 @@ class Shown:
     follows_refused_tools: bool = False
     own: Own | None = field(default=None, repr=False)
     """The agent's own model, as the request asks it."""
+    held: Collection[ItemKey] = field(default=frozenset(), repr=False)
+    """The keys of what the view shows."""
     before: Conversation | None = field(default=None, repr=False)
     """The state that it went on from, kept if it offers tools, which may be refused."""
 
@@ -266,7 +269,9 @@ class Conversations:
         filled, spoken = said, None
         if fill is not None:
             filled, spoken = fill(said, found.best.notes), spoken_of(self.form.pieces(said))
-        own = None if own is None else own._replace(last=found.best.sent)
+        if own is not None and found.best.sent is not None:
+            last, held = found.best.sent
+            own = own._replace(last=last, held=held)
         asked = Shown([], found.best, filled, system, state is not None, may_offer, model, own=own)
         return await self._show(asked, found, spoken)
 
@@ -332,7 +337,8 @@ class Conversations:
         if not asked.is_kept_elsewhere:
             for name in dict.fromkeys([shown.name, *(one.name for one in [*left, *over])]):
                 await self._save(name, shown, left, over)
-        made = replace(asked, messages=result.messages, conversation=shown)
+        held = frozenset(item.key for item in state.kept.memory._tracker.state.items)
+        made = replace(asked, messages=result.messages, conversation=shown, held=held)
         return replace(made, before=asked.before or earlier if made.offers_tools else None)
 
     async def _compressed(self, asked: Shown, fault: Exception | None) -> CompressionResult:
@@ -384,7 +390,7 @@ class Conversations:
             prompt_tokens: what the provider counted.
             sent: all that was sent; the next request's `Own.last`.
         """
-        shown.conversation.sent = sent
+        shown.conversation.sent = None if sent is None else (sent, shown.held)
         if shown.follows_refused_tools:
             self._without_tools[shown.model] = None
             while len(self._without_tools) > MOST:
@@ -688,5 +694,6 @@ def _added(earlier: CompressionStats | None, result: CompressionResult) -> Compr
         summarizer_calls=earlier.summarizer_calls + now.summarizer_calls,
         summarizer_input_tokens=earlier.summarizer_input_tokens + now.summarizer_input_tokens,
         summarizer_output_tokens=earlier.summarizer_output_tokens + now.summarizer_output_tokens,
+        summarizer_cached_tokens=earlier.summarizer_cached_tokens + now.summarizer_cached_tokens,
         summarizer_seconds=earlier.summarizer_seconds + now.summarizer_seconds,
     )

@@ -58,6 +58,8 @@ class Performance:
             state.ledger,
             note=note,
             names_tools=state.names_tools,
+            fresh=frozenset(state.fresh),
+            free_tokens=state.budget.free_tokens,
         )
         self.done: Done | None = None
         self.fresh = set(state.fresh)

@@ -58,6 +58,13 @@ class BudgetInForce:
         """Whether another budget than the one in force is to be taken up."""
         return self.due_tokens != self.config.budget
 
+    @property
+    def free_tokens(self) -> int | None:
+        """What fits into the model's window behind the request that was sent last; None: not known."""
+        limits = [n for n in (self._given.window_tokens, self._calibration.limit) if n is not None]
+        sent = self._calibration.last_tokens or self.shown_tokens or 0
+        return max(0, min(limits) - sent) if limits else None
+
     def record_usage(self, prompt_tokens: int) -> None:
         """Note what the provider counted for the view that was handed out last.
 

@@ -57,6 +57,8 @@ class CompressionStats:
     """Departures that wait for it."""
     hand_over_failures: int = 0
     """Attempts that it refused, or that took too long."""
+    summarizer_cached_tokens: int = 0
+    """Of the tokens that a model read to write notes, those that came out of its provider's prompt cache."""
     taken_over: int = 0
     """Events that another process had begun and this one made, because that died or stood still for longer
     than its lease: notes that may have been paid for twice."""
@@ -94,6 +96,7 @@ def stats_of(state: MemoryState, totals: Totals, handing_over: HandingOver | Non
         summarizer_calls=totals.calls,
         summarizer_input_tokens=totals.input_tokens,
         summarizer_output_tokens=totals.output_tokens,
+        summarizer_cached_tokens=totals.cached_tokens,
         summarizer_seconds=totals.seconds,
         budget_tokens=budget,
         tokens_to_event=max(0, budget - state.tokens),
@@ -119,6 +122,7 @@ class Totals:
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     seconds: float = 0.0
     taken_over: int = 0
 
@@ -128,15 +132,17 @@ class Totals:
         self.calls += use.calls
         self.input_tokens += use.remote.input_tokens
         self.output_tokens += use.remote.output_tokens
+        self.cached_tokens += use.remote.cached_tokens
         self.seconds += event.seconds if use.calls else 0.0
         if use.calls:
             logger.info(
-                "notes of an event (%s): written by %s; %d calls of a model, %d tokens read, %d written, "
-                "%.1f seconds",
+                "notes of an event (%s): written by %s; %d calls of a model, %d tokens read, %d of them from "
+                "the cache, %d written, %.1f seconds",
                 event.plan.reason,
                 " and ".join(use.writers) or "nobody",
                 use.calls,
                 use.remote.input_tokens,
+                use.remote.cached_tokens,
                 use.remote.output_tokens,
                 event.seconds,
             )

@@ -82,11 +82,14 @@ class Paid:
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Of those read, the ones that came out of the provider's prompt cache."""
 
-    def add(self, input_tokens: int, output_tokens: int) -> None:
+    def add(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> None:
         """Add an answer."""
         self.input_tokens += input_tokens
         self.output_tokens += output_tokens
+        self.cached_tokens += cached_tokens
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Literal, NoReturn, Protocol, runtime_checkable
 
-from context_compressor.errors import InvalidArgumentError, check_members
+from context_compressor.errors import InvalidArgumentError, SummarizerError, check_members
 from context_compressor.messages.msg import Msg
 
 Rules = Literal["rules"]
@@ -50,6 +50,28 @@ class SummaryRequest:
             stacklevel=2,
         )
         return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """What leaves, to a model that has it before its eyes: by which words, for nothing there has a number."""
+
+    count: int
+    """How many messages leave."""
+    last: str
+    """The last of them."""
+    next: str = ""
+    """The first behind it that stays; empty: none does that the model has seen."""
+    amid: tuple[str, ...] = ()
+    """What stays though it stands before the last one."""
+    before_tokens: int = 0
+    """Tokens of the view that it was sent last."""
+    free_tokens: int | None = None
+    """What fits into its window behind that; None: not known."""
+
+
+class NotInPlaceError(SummarizerError):
+    """The last request cannot be sent again with a message behind it. Nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, NamedTuple
 
 from context_compressor.errors import (
     SummarizerError,
     SummarizerOverflowError,
+    SummarizerTimeoutError,
     SummaryRejectedError,
 )
 from context_compressor.messages.msg import Msg, is_segment, is_staying, segment_metadata
@@ -24,9 +28,11 @@ from context_compressor.summarizers.checking import (
 from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.notes import Faulty, Notes
 from context_compressor.summarizers.pieces import split_messages
-from context_compressor.summarizers.prompts import build_prompt, material_text
+from context_compressor.summarizers.prompts import build_in_place, build_prompt, material_text
 from context_compressor.summarizers.protocol import (
     RULES,
+    Departure,
+    NotInPlaceError,
     Summarizer,
     Summary,
     SummaryRequest,
@@ -41,6 +47,8 @@ from context_compressor.summarizers.sections import is_chinese, is_placeholder
 from context_compressor.summarizers.values import MARK, Shown, unmarked
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop, text_characters
+
+logger = logging.getLogger(__name__)
 
 LEAST_SHARE = 1 / 4
 """So much of the room rules have beside what a model wrote, if they have as much to tell; and so much has a
@@ -78,6 +86,61 @@ class Written:
 
     notes: Notes
     paid: Paid
+    in_place: bool = False
+    """Whether it was the agent's own model, behind its last request."""
+
+
+class InPlace(NamedTuple):
+    """What a model is asked that has all of it before its eyes."""
+
+    request: SummaryRequest
+    """What it sees; only what is no message goes out."""
+    departure: Departure
+
+
+class _Behind:
+    """Asks the agent's own model behind its last request.
+
+    Args:
+        own: the model.
+        departure: what leaves.
+        counter: measures.
+        refused_tokens: what was refused as too long; None: nothing was.
+
+    Attributes:
+        asked_tokens: what it was asked last took, its room to answer included.
+    """
+
+    remote = takes_attempts = True
+
+    def __init__(
+        self, own: Any, departure: Departure, counter: TokenCounter, refused_tokens: int | None
+    ) -> None:
+        self.wrapped = own
+        self.asked_tokens = 0
+        self._departure, self._counter = departure, counter
+        self._refused_tokens = refused_tokens
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """Return its edits.
+
+        Raises:
+            NotInPlaceError: they find no room, or as `OwnModel.in_place`.
+        """
+        text = await run_off_loop(
+            text_characters(request.messages), build_in_place, request, self._departure, self._counter
+        )
+        room, departure = answer_room(request.max_tokens), self._departure
+        needed = self._counter.count_text(text) + room
+        self.asked_tokens = departure.before_tokens + needed
+        most = min(
+            inf if departure.free_tokens is None else departure.free_tokens,
+            inf if self._refused_tokens is None else self._refused_tokens - departure.before_tokens - 1,
+        )
+        if needed > most:
+            raise NotInPlaceError(f"{needed} tokens are needed behind the last request, {most} are free")
+        written: Summary = await self.wrapped.in_place(text, room)
+        return written
 
 
 class NotesWriter:
@@ -109,6 +172,7 @@ class NotesWriter:
         self._timeout_seconds = timeout_seconds
         self._piece_tokens = piece_tokens
         self._named_limit: int | None = None
+        self._refused_tokens: int | None = None
         self._edits = bool(getattr(summarizer, "writes_edits", False))
         self._rewrites = bool(getattr(summarizer, "rewrites_notes", False))
         if getattr(summarizer, "counter", self) is None:
@@ -122,6 +186,7 @@ class NotesWriter:
         read_tokens: int = 0,
         material: str | None = None,
         place: int = 0,  # noqa: ARG002  # for rules
+        in_place: InPlace | None = None,
     ) -> Written:
         """Return the notes after a request, in at most `request.max_tokens` tokens.
 
@@ -131,27 +196,55 @@ class NotesWriter:
             read_tokens: what to report as read where the summariser reports nothing.
             material: what leaves, as text, to recognise a copy; rendered from the request when None.
             place: how many messages left before.
+            in_place: what is asked first, behind the agent's last request; where that is not possible, or is
+                refused, the request is made apart.
 
         Raises:
             SummarizerError: it failed; what it was paid for is noted as unused.
         """
         loop = asyncio.get_running_loop()
         deadline = None if self._timeout_seconds is None else loop.time() + self._timeout_seconds
+        if in_place is not None:
+            try:
+                return await self._write_in_place(in_place, notes, deadline, read_tokens)
+            except NotInPlaceError as error:
+                logger.debug("notes are written apart: %s", error)
+            except SummarizerTimeoutError:
+                raise  # there is no time for another request
+            except SummarizerError as error:
+                current_attempts().passed_over.append(f"in place: {error}")
         characters = max(1, text_characters(request.messages))
         with paying(self.summarizer) as paid:
             todo = await self._pieces(request, notes)
-            is_whole = len(todo) == 1
+            shows_context = True
             while todo:
                 piece = todo.pop(0)
-                asked = replace(request, messages=piece, context=request.context if is_whole else ())
+                asked = replace(request, messages=piece)
+                # What stays is newer than all that leaves.
+                if todo or not shows_context or not await self._fits(asked, notes):
+                    asked = replace(asked, context=())
                 read = read_tokens * text_characters(piece) // characters
-                job = _Job(paid, deadline, read, None if self.remote else material)
+                job = _Job(self.summarizer, paid, deadline, read, None if self.remote else material)
                 try:
                     notes = await self._write(job, asked, notes, len(todo) + 1)
                 except SummarizerOverflowError as error:
                     smaller = await self._smaller(asked, notes, error)
-                    todo, is_whole = [*smaller, *todo], False
+                    todo, shows_context = [*smaller, *todo], shows_context and not asked.context
         return Written(notes.taken_over() if self._edits or self._rewrites else notes, paid)
+
+    async def _write_in_place(
+        self, asked: InPlace, notes: Notes, deadline: float | None, read_tokens: int
+    ) -> Written:
+        behind = _Behind(self.summarizer, asked.departure, self._counter, self._refused_tokens)
+        try:
+            with paying(self.summarizer) as paid:
+                job = _Job(behind, paid, deadline, read_tokens, None)
+                told = await self._write(job, asked.request, notes, 1)
+        except SummarizerOverflowError as error:
+            self._refused_tokens = min(behind.asked_tokens, self._refused_tokens or behind.asked_tokens)
+            self._note_limit(error)
+            raise
+        return Written(told.taken_over(), paid, in_place=True)
 
     # Pieces
 
@@ -161,6 +254,15 @@ class NotesWriter:
         named = None if self._named_limit is None else _less_room(self._named_limit, max_tokens)
         return min((tokens for tokens in (known, named) if tokens is not None), default=None)
 
+    def _note_limit(self, error: SummarizerOverflowError) -> None:
+        limits = (self._named_limit, error.limit_tokens)
+        self._named_limit = min((tokens for tokens in limits if tokens is not None), default=None)
+
+    async def _fits(self, request: SummaryRequest, notes: Notes) -> bool:
+        """Tell whether a request may be sent, as far as that is known."""
+        limit = self._limit(request.max_tokens)
+        return limit is None or await self._count(self._shown(request, notes)) <= _FILL * limit
+
     async def _pieces(self, request: SummaryRequest, notes: Notes) -> list[tuple[Msg, ...]]:
         """Return what is asked one after the other.
 
@@ -168,7 +270,7 @@ class NotesWriter:
             SummarizerError: these are more than there are attempts left, or none can be made.
         """
         limit, room = self._limit(request.max_tokens), self._piece_tokens
-        if limit is not None and await self._count(self._shown(request, notes)) > _FILL * limit:
+        if limit is not None and not await self._fits(request, notes):
             left = await self._room(replace(request, context=()), notes, limit)
             room = left if room is None else min(room, left)
         if room is None:
@@ -194,7 +296,7 @@ class NotesWriter:
         whole = await self._count(self._shown(alone, notes)) - frame
         limit, smaller, fits_alone = error.limit_tokens, whole // 2, True
         if limit is not None:
-            self._named_limit = min(limit, self._named_limit or limit)
+            self._note_limit(error)
             limit = _less_room(limit, request.max_tokens)
             # Where it fitted by our counter, theirs counts more, and we know no limit.
             if limit < await self._count(self._shown(request, notes)):
@@ -286,19 +388,21 @@ class NotesWriter:
         """Ask once; return the notes after the answer, and which of its edits could not be made."""
         asked = self._shown(request, notes)  # what an answer may quote: no repair, which names its faults
         sent = asked if repair is None else replace(asked, repair=repair.text)
-        rereads = repair is None or repair.rereads
-        if not rereads:
-            sent = replace(sent, messages=(), context=())
-        summary = await ask(self.summarizer, sent, job.left(), self._timeout_seconds)
+        summarizer, rereads = job.summarizer, repair is None or repair.rereads
+        if not rereads:  # no cache makes what is not sent cheaper
+            summarizer, sent = self.summarizer, replace(sent, messages=(), context=())
+        summary = await ask(summarizer, sent, job.left(), self._timeout_seconds)
         said = str(getattr(summary, "text", ""))
         size = text_characters(asked.messages) + len(said)
         read = reported(getattr(summary, "input_tokens", 0))
         read = read or (job.read_tokens if rereads else self._tokens(notes))
+        cached = reported(getattr(summary, "cached_tokens", 0))
         written = reported(getattr(summary, "output_tokens", 0))
         try:
             return await run_off_loop(size, self._after, summary, asked, sent, notes, job.material)
         finally:
-            job.paid.add(read, written or await run_off_loop(len(said), self._counter.count_text, said))
+            written = written or await run_off_loop(len(said), self._counter.count_text, said)
+            job.paid.add(read, written, cached)
 
     def _after(
         self,
@@ -353,6 +457,7 @@ class _Repair:
 class _Job:
     """What stays the same for all requests of one piece."""
 
+    summarizer: Summarizer
     paid: Paid
     deadline: float | None
     read_tokens: int

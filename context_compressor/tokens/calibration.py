@@ -98,6 +98,11 @@ class Calibration:
         return not self.reports and self.limit is None and self.refused is None
 
     @property
+    def last_tokens(self) -> int | None:
+        """What the provider counted for the request that it reported last; None before."""
+        return self.reports[-1][1] if self.reports else None
+
+    @property
     def is_shrinking(self) -> bool:
         """Whether the view after a refusal was not made yet."""
         return self.next_tokens is not None

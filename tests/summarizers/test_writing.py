@@ -124,7 +124,7 @@ class TestPieces:
         for one in reader.requests:
             assert markers(one.previous or "") == {"OLD1", *seen}
             assert (one.request, one.note, one.instructions) == ("REQ1", "NOT1", "Mind.")
-            assert one.context == ()
+            assert one.context == (asked.context if one is reader.requests[-1] else ())
             seen |= markers(render_conversation(one.messages))
         assert len(others) > 1
 

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from context_compressor import CompressionEvent, CompressionStats, Summary, SummaryRequest
-from context_compressor.errors import InvalidArgumentError, SummarizerError
-from context_compressor.integrations.asked import OwnModel
+from context_compressor.errors import InvalidArgumentError
 from tests.support.model_server import ModelServer, Received, Reply, answer, status
 from tests.support.task import WINDOW, Worker, Workplace
 
@@ -26,7 +25,7 @@ BENT: Dict = {"max_tokens": 50, "stop": ["\n\n"], "n": 2, "store": True, "metada
 SMALL: Dict = {"max_total_tokens": 3_000}
 NOTES = "## Goal\n- Go through the logs.\n## Done\n- Logs were read, as the writer says."
 TOLD = "as the writer says"
-NOW = "Now write the notes."
+IN_PLACE = "This message is from your memory, not from the user."
 
 
 @dataclass
@@ -56,7 +55,7 @@ class Rig(Protocol):
 
 @dataclass
 class Writing:
-    """A worker's model that writes notes as well: for the memory, which offers it no tools."""
+    """A worker's model that writes notes as well: for the memory, which offers it no tools of its own."""
 
     reply: Reply = field(default_factory=lambda: answer(NOTES))
     worker: Worker = field(default_factory=lambda: Worker(9))
@@ -66,7 +65,7 @@ class Writing:
         self.worker.read_back = ""  # it reads nothing that left, which may tell of what stood for it
 
     def __call__(self, messages: list[Dict], received: Received) -> Reply:
-        if received.tools and NOW not in json.dumps(messages):
+        if received.tools and not is_in_place(received):
             return self.worker(messages, received)
         self.asked.append(received)
         return self.reply
@@ -75,6 +74,11 @@ class Writing:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return Workplace(tmp_path_factory.mktemp("workplace"))
+
+
+def is_in_place(received: Received) -> bool:
+    """Tell whether a request has the memory's message behind what the agent sent before."""
+    return IN_PLACE in json.dumps(received.messages[-1])
 
 
 def said_in(received: Received) -> Dict:
@@ -111,9 +115,11 @@ async def test_what_the_caller_set_for_his_own_requests_is_not_taken_over(rig: R
         said = said_in(received)
         room = [held for key, held in said.items() if key.startswith("max_")]
         assert all(held > BENT["max_tokens"] for held in room), said
-        left = {"stop", "stop_sequences", "n", "metadata", "tool_choice", "response_format", "text", "tools"}
+        left = {"stop", "stop_sequences", "n", "metadata", "response_format", "text"}
+        left |= set() if is_in_place(received) else {"tools"}
         assert left & {key for key, held in said.items() if held} == set(), said
         assert said.get("store") is not True
+        assert said.get("tool_choice") in (None, "auto")
 
 
 async def test_rules_write_where_the_caller_says_so(rig: Rig, place: Workplace) -> None:
@@ -167,45 +173,19 @@ async def test_where_the_model_fails_rules_write_in_the_same_event(rig: Rig, pla
     assert {"failure", "compress"} <= {event.kind for event in events}
 
 
-class InPlace(OwnModel):
-    """Let the agent's model write behind its own last request, and rules where it cannot."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failed: list[str] = []
-
-    async def summarize(self, request: SummaryRequest) -> Summary:
-        try:
-            return await self.in_place(NOW, 300)
-        except SummarizerError as error:
-            self.failed.append(str(error))
-            raise
-
-
-@pytest.mark.parametrize("bent", [False, True])
-async def test_in_place_the_last_request_goes_out_once_more_with_a_message_behind(
-    rig: Rig, place: Workplace, bent: bool
+async def test_it_writes_behind_what_the_agent_sent_last_where_all_that_leaves_stood(
+    rig: Rig, place: Workplace
 ) -> None:
-    """Its messages, system and tools as they were sent; what the caller set for his answers is left out."""
-    writing, writer = Writing(), InPlace()
+    """The messages, system and tools of that request are sent as they were, byte for byte."""
+    writing = Writing()
     async with ModelServer(writing, window_tokens=WINDOW) as server:
-        ran = await rig.run(server, place, bent=bent, summarizer=writer, **SMALL)
+        ran = await rig.run(server, place, **SMALL)
         assert server.refusals == []
-    if not rig.writes_in_place:
-        assert writer.failed
-        assert writing.asked == []
-        return
-    assert writing.asked
+    there = [received for received in writing.asked if is_in_place(received)]
+    assert bool(there) is rig.writes_in_place
     assert TOLD not in ran.heard
-    for received in writing.asked:
+    assert IN_PLACE not in ran.heard
+    for received in there:
         sent = server.requests[received.number - 2]
-        assert received.messages[:-1] == sent.messages
-        assert NOW in json.dumps(received.messages[-1])
-        assert received.tools == sent.tools
-        said = said_in(received)
-        room = [held for key, held in said.items() if key.startswith("max_")]
-        assert room
-        assert all(held > BENT["max_tokens"] for held in room), said
-        left = {"stop", "n", "metadata", "response_format"}
-        assert left & {key for key, held in said.items() if held} == set(), said
-        assert said.get("tool_choice") in (None, "auto")
+        assert json.dumps(received.messages[:-1]) == json.dumps(sent.messages)
+        assert json.dumps(received.tools) == json.dumps(sent.tools)
