@@ -12,11 +12,12 @@ APART = build/venvs
 WHAT = --editable ".[$*]"
 $(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
-.PHONY: help demo test all lint pyright format bench crash durable writers peers dist extras clean
+.PHONY: help demo test ci all lint pyright format bench crash durable writers peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
-	@echo "make test    formatting, lint, types and tests"
+	@echo "make test    formatting, lint, types; laws, contracts and all that needs no server and no framework"
+	@echo "make ci      the same, over servers, frameworks and in environments of their own: what CI runs"
 	@echo "make all     the same, and every test with all its parameters"
 	@echo "make lint    formatting, lint and types only"
 	@echo "make pyright check the types of the examples with basedpyright as well"
@@ -33,9 +34,12 @@ help:
 demo: $(VENV)/installed
 	@$(BIN)/context-compressor demo
 
+test: lint
+	$(BIN)/python -m pytest --own -n auto --dist worksteal
+
 # Without AgentScope 2 its tests are skipped, and say so, save in continuous integration. Environments are made
 # while linter and types are at it.
-test: $(VENV)/installed-dev
+ci: $(VENV)/installed-dev
 	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed & \
 	status=0; $(MAKE) --no-print-directory lint || status=$$?; wait; exit $$status
 	$(BIN)/python -m pytest -n auto --dist worksteal

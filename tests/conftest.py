@@ -1,7 +1,8 @@
 """Hypothesis profiles (`default` explores, `ci` draws the same examples), a plain environment, variants.
 
 A test marked `variants(n)` is run with its first n parameters only, unless `--all` is given; with 0, one that
-takes long and says what others say as well, it is not run at all.
+takes long and says what others say as well, it is not run at all. With `--own` only those tests run that need
+nothing but the library and what is there by default: no server, no framework, no environment of its own.
 """
 
 import os
@@ -20,6 +21,8 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+_OTHERS = {"apart", "benchmarks", "examples", "integrations", "support_tests"}
+"""Folders of tests of what is built beside others."""
 _THEIRS = re.compile("(?i:.*_proxy)|(OPENAI|DASHSCOPE|TTY)_.*|(NO|FORCE|PY)_COLOR|GITHUB_ACTIONS")
 
 
@@ -34,6 +37,7 @@ def pytest_sessionstart() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run tests with all their parameters")
+    parser.addoption("--own", action="store_true", help="leave out servers, frameworks and other processes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,12 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out further variants."""
-    if config.getoption("--all"):
-        return
+    """Leave out further variants, and what needs others."""
     seen: dict[tuple[str, str], int] = {}
-    left: list[pytest.Item] = []
-    for item in items:
+    left = [item for item in items if needs_others(item)] if config.getoption("--own") else []
+    for item in [] if config.getoption("--all") else items:
         mark = item.get_closest_marker("variants")
         if mark is not None:
             name = item.nodeid.partition("::")[0], item.nodeid.partition("::")[2].partition("[")[0]
@@ -57,6 +59,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
         gone = set(map(id, left))
         items[:] = [item for item in items if id(item) not in gone]
+
+
+def needs_others(item: pytest.Item) -> bool:
+    """Return whether a test needs a server, a framework, or an environment or a process of its own."""
+    if item.path.relative_to(Path(__file__).parent).parts[0] in _OTHERS:
+        return True
+    parameters = getattr(item, "callspec", None)
+    return "server" in getattr(item, "fixturenames", ()) and not (
+        parameters and "sqlite" in parameters.params.values()
+    )
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from context_compressor import InvalidArgumentError, InvalidStateError, RedisStates, SQLAlchemyStates
-from context_compressor.backends import collecting, tables
+from context_compressor.backends import tables
+from context_compressor.backends.admin import collection
 from context_compressor.backends.admin.collection import collect_texts
 from context_compressor.backends.admin.opening import open_sessions, open_store
 from context_compressor.integrations import conversations as module
@@ -122,7 +123,7 @@ async def test_nothing_is_left_of_what_a_list_says_no_more(
     place: Place, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000_000.0
-    for one in (module, collecting):
+    for one in (module, collection):
         monkeypatch.setattr(one.time, "time", lambda: now)
     store, states, key = place.store(), place.states(), uuid4().hex
     options: Dict = {"max_total_tokens": 2_000, "store": store, "states": states}
