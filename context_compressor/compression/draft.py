@@ -16,6 +16,8 @@ from context_compressor.compression.units import Unit, newest_request, with_call
 
 GROWTH = 1 / 3
 """Tokens by which the notes grow, per token of the messages that leave, until they have all their room."""
+MODEL_GROWTH = 1 / 6
+"""The same, per token that leaves the view, where a model writes: it uses its room bit by bit."""
 NOTES_SHARE = 1 / 3
 """Share of the budget that the notes may hold."""
 TARGET_SHARE = 2 / 3
@@ -146,11 +148,12 @@ class Draft(StubDraft):
         return self._room_for(sums, most=most)
 
     def _room_for(self, sums: _Sums, *, most: bool = False) -> int:
-        label = self.situation.costs.segment
+        label, by_model = self.situation.costs.segment, self.situation.costs.by_model
         held = max(0, sums.held - label)
         if self.refs_only:
             return held if held >= MIN_SUMMARY_TOKENS and not self._is_mute else 0
-        told = max(GROWTH * sums.stands_for, LEAST_TOKENS) + min(sums.standing, self._most_standing)
+        told = MODEL_GROWTH * sums.tokens if by_model else GROWTH * sums.stands_for
+        told = max(told, LEAST_TOKENS) + min(sums.standing, self._most_standing)
         # Half of what leaves makes room, but for what was said for good.
         grown = min(sums.tokens if most else told, (sums.tokens + sums.standing) // 2)
         room = min(held + grown, self._notes_room)
@@ -189,10 +192,15 @@ class Draft(StubDraft):
         return PlannedSegment(tuple(run), said, min(self._most_standing, said) if standing else 0)
 
     def _make_the_most(self) -> None:
-        """Give the notes what is free up to the target; less than reckoned where what stays leaves little."""
+        """Give the notes what is free up to the target; less than reckoned where what stays leaves little.
+
+        What a model may write, and is not reckoned to, may stand above the target: then its room is the same
+        from event to event, and what it leaves free holds messages.
+        """
         manual, budget = self.situation.manual, self.situation.config.budget
         missing = self.projected - (budget if manual else self.bearable)
-        free = 0 if manual else self.target - self.projected
+        most = self.bearable if self.situation.costs.by_model else self.target
+        free = 0 if manual else most - self.projected
         for place, planned in enumerate(self._planned):
             said = planned.summary_tokens
             if said and missing > 0:

@@ -86,6 +86,7 @@ class Engine:
                 stub=self.counter.count_text(minimal_stub(SAMPLE_REF)),
                 media=self.counter.count_text(media_stub(_SAMPLE_MEDIA, SAMPLE_REF, "image")) + 20,
                 segment=segment_tokens(segment_text(SAMPLE_REF, 9_999_999, "x"), self.counter),
+                by_model=self.writers[0].remote,
             )
         return self._costs
 

@@ -25,7 +25,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Tokens that a stand-in costs before it says anything, by the counter in use."""
+    """Tokens that a stand-in costs before it says anything, by the counter in use, and who writes."""
 
     stub: int
     """A stub without preview."""
@@ -33,6 +33,8 @@ class Costs:
     """A stub of an image or other media."""
     segment: int
     """A segment that only names its ref, as a message."""
+    by_model: bool = False
+    """Whether a model writes the notes, as a rule."""
 
 
 @dataclass(frozen=True, slots=True)

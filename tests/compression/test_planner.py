@@ -367,6 +367,21 @@ def test_notes_grow_by_a_third_of_what_leaves_and_have_at_most_a_third_of_the_bu
     assert third.summary_tokens == 8_000
 
 
+def test_a_model_has_all_the_room_that_notes_may_have_and_is_not_reckoned_to_use_it_at_once() -> None:
+    items = items_of([user("go"), *turns(40)])
+    budget = sum(item.tokens for item in items) - 1
+    by_model, by_rules = (
+        plan(items, Situation(CompressionConfig(max_total_tokens=budget), replace(COSTS, by_model=remote)))
+        for remote in (True, False)
+    )
+    assert by_model is not None
+    assert by_rules is not None
+    left = sum(unit.tokens for unit in by_model.segments[0].units)
+    assert by_model.segments[0].summary_tokens == left // 2 > by_rules.segments[0].summary_tokens
+    assert len(leaving(by_model)) < len(leaving(by_rules))
+    assert by_rules.projected_tokens <= budget // 2 < by_model.projected_tokens <= 3 * budget // 4
+
+
 def test_users_standing_words_have_room_of_their_own() -> None:
     rule = "Never touch the ledger of 2019; it must stay as the auditors left it."
     plain = planned([user("go"), *turns(12)], 8_000, manual=True)

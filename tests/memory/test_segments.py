@@ -343,3 +343,24 @@ async def test_a_search_shows_the_newest_match_first_whatever_left_the_view_last
     assert [kind_of(msg) for msg in view] == [None, "notes", None, None, None, "stub"]
     answer = await OffloadTools(memory).call("grep_offloaded", {"pattern": "^result-"})
     assert REF.findall(answer)[0] == provenance_of(offloaded)["ref"]
+
+
+class Terse(Noting):
+    """Answer with one short edit, whatever the room."""
+
+    writes_edits = True
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        await super().summarize(request)
+        return Summary(f"## Done\n+ part {len(self.requests)} is done")
+
+
+async def test_a_writer_of_few_words_has_no_less_room_at_the_next_event() -> None:
+    writer = Terse()
+    memory = new_memory(config(4_000, background_ratio=None), summarizer=writer)
+    for n in range(60):
+        await filled(memory, [user(f"Go on with {n}."), *turns(1)])
+        await good_view(memory)
+    rooms = [asked.max_tokens for asked in writer.requests]
+    assert len(rooms) > 4
+    assert min(rooms) > 0.95 * max(rooms), "but for what the label says of the tools"
