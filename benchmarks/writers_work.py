@@ -34,7 +34,7 @@ from context_compressor import (
     Summary,
     SummaryRequest,
 )
-from context_compressor.backends.engines import engine_for
+from context_compressor.backends.sql.engines import engine_for
 from context_compressor.memory import leases
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import History

@@ -13,12 +13,12 @@ from context_compressor.moved import MovedFinder
 
 if TYPE_CHECKING:
     from context_compressor.backends.fsspec import FsspecOffloadStore
-    from context_compressor.backends.redis import RedisMemory
-    from context_compressor.backends.redis_states import RedisStates
-    from context_compressor.backends.redis_store import RedisOffloadStore
-    from context_compressor.backends.sqlalchemy import AsyncSQLAlchemyMemory, SQLAlchemyMemory
-    from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
-    from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
+    from context_compressor.backends.redis.history import RedisMemory
+    from context_compressor.backends.redis.states import RedisStates
+    from context_compressor.backends.redis.store import RedisOffloadStore
+    from context_compressor.backends.sql.history import AsyncSQLAlchemyMemory, SQLAlchemyMemory
+    from context_compressor.backends.sql.states import SQLAlchemyStates
+    from context_compressor.backends.sql.store import SQLAlchemyOffloadStore
     from context_compressor.compression.config import CompressionConfig
     from context_compressor.errors import (
         ConflictError,
@@ -149,7 +149,7 @@ if TYPE_CHECKING:
     ]
 
 _MODULES = {
-    "AsyncSQLAlchemyMemory": "backends.sqlalchemy",
+    "AsyncSQLAlchemyMemory": "backends.sql.history",
     "CompressedMemory": "memory.compressed",
     "CompressionConfig": "compression.config",
     "CompressionEvent": "events",
@@ -189,14 +189,14 @@ _MODULES = {
     "OffloadWriteError": "errors",
     "OpenAISummarizer": "summarizers.openai",
     "RedactionError": "errors",
-    "RedisMemory": "backends.redis",
+    "RedisMemory": "backends.redis.history",
     "RedisMemoryService": "services.redis",
-    "RedisOffloadStore": "backends.redis_store",
-    "RedisStates": "backends.redis_states",
-    "SQLAlchemyMemory": "backends.sqlalchemy",
+    "RedisOffloadStore": "backends.redis.store",
+    "RedisStates": "backends.redis.states",
+    "SQLAlchemyMemory": "backends.sql.history",
     "SQLAlchemyMemoryService": "services.sqlalchemy",
-    "SQLAlchemyOffloadStore": "backends.sqlalchemy_store",
-    "SQLAlchemyStates": "backends.sqlalchemy_states",
+    "SQLAlchemyOffloadStore": "backends.sql.store",
+    "SQLAlchemyStates": "backends.sql.states",
     "Summarizer": "summarizers.protocol",
     "SummarizerError": "errors",
     "SummarizerOverflowError": "errors",

@@ -141,9 +141,10 @@ _EXTRAS = {"fsspec": "fsspec", "redis": "redis", "sqlalchemy": "sql"}
 
 
 def is_extra_missing(module: str) -> bool:
-    """Tell whether a module of ours, such as "backends.redis_store", needs a package that is missing."""
-    package = module.rpartition(".")[2].partition("_")[0]
-    return package in _EXTRAS and find_spec(package) is None
+    """Tell whether a module of ours, such as "backends.redis.store", needs a package that is missing."""
+    parts = module.split(".")
+    needed = [package for package, extra in _EXTRAS.items() if package in parts or extra in parts]
+    return any(find_spec(package) is None for package in needed)
 
 
 @contextmanager

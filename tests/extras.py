@@ -33,7 +33,7 @@ MODULES = {
     "fsspec": "context_compressor.backends.fsspec",
     "redis": "context_compressor.backends.redis",
     "report": "context_compressor.lab.measure.charts",
-    "sql": "context_compressor.backends.sqlalchemy",
+    "sql": "context_compressor.backends.sql.history",
 }
 """Where the module of an extra is no adapter of its name."""
 MORE = {"langchain": ["langchain-openai"]}

@@ -7,8 +7,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import Standing
-from context_compressor.backends.redis import RedisHistory, RedisMemory
-from context_compressor.backends.redis_clients import (
+from context_compressor.backends.redis.clients import (
     Client,
     check_keys,
     client_for,
@@ -16,8 +15,9 @@ from context_compressor.backends.redis_clients import (
     close,
     make_ready,
 )
-from context_compressor.backends.redis_store import RedisOffloadStore
-from context_compressor.backends.redis_users import UserSessions
+from context_compressor.backends.redis.history import RedisHistory, RedisMemory
+from context_compressor.backends.redis.store import RedisOffloadStore
+from context_compressor.backends.redis.users import UserSessions
 from context_compressor.errors import InvalidArgumentError, check_options
 from context_compressor.services.base import MemoryService
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
 from context_compressor.backends.records import Standing
-from context_compressor.backends.sqlalchemy import SQLAlchemyMemory
-from context_compressor.backends.sqlalchemy_sessions import remove_session, standings
-from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
+from context_compressor.backends.sql.engines import dispose, engine_for, in_transaction, make_tables
+from context_compressor.backends.sql.history import SQLAlchemyMemory
+from context_compressor.backends.sql.sessions import remove_session, standings
+from context_compressor.backends.sql.store import SQLAlchemyOffloadStore
 from context_compressor.errors import InvalidArgumentError, check_options
 from context_compressor.services.base import MemoryService
 

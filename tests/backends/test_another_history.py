@@ -22,8 +22,8 @@ from context_compressor import (
     SQLAlchemyMemoryService,
     TiktokenCounter,
 )
-from context_compressor.backends.engines import dispose, engine_for, make_tables
-from context_compressor.backends.tables import metadata, schema
+from context_compressor.backends.sql.engines import dispose, engine_for, make_tables
+from context_compressor.backends.sql.tables import metadata, schema
 from context_compressor.memory.history import NAME_CHARACTERS, NAMES_CHARACTERS
 from context_compressor.services.base import MemoryService
 from tests.backends.kept import KINDS, url_of

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from context_compressor import Msg, RedisMemory, SQLAlchemyMemory
-from context_compressor.backends.engines import dispose, engine_for
+from context_compressor.backends.sql.engines import dispose, engine_for
 from tests.backends.kept import url_of
 
 MOMENTS = sorted({int(1.4**power) for power in range(24)})

@@ -13,8 +13,8 @@ from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from context_compressor.backends.redis import RedisHistory
-from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
+from context_compressor.backends.redis.history import RedisHistory
+from context_compressor.backends.sql.history import SQLAlchemyHistory
 from tests.backends.kept import KINDS, url_of
 
 Opened = Callable[..., Any]

@@ -13,11 +13,11 @@ import pytest
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
 
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, RedisMemory
-from context_compressor.backends import changes
-from context_compressor.backends import redis as backend
+from context_compressor.backends import batch
 from context_compressor.backends.admin.deletion import delete_session
-from context_compressor.backends.redis import RedisHistory
-from context_compressor.backends.redis_clients import Client
+from context_compressor.backends.redis import history as backend
+from context_compressor.backends.redis.clients import Client
+from context_compressor.backends.redis.history import RedisHistory
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
 from context_compressor.memory.history import Add, Delete, Mark
 from tests.memory.contract import make_msg
@@ -261,7 +261,7 @@ def test_what_is_no_server_is_refused() -> None:
 async def test_deleted_messages_are_forgotten_after_a_while(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "TOLD_WRITES", 3)
+    monkeypatch.setattr(batch, "TOLD_WRITES", 3)
     monkeypatch.setattr(backend, "TOLD_WRITES", 3)
     history = RedisHistory(client, session_id=uuid4().hex)
     await history.write([Add(make_msg("a")), Add(make_msg("b"))])

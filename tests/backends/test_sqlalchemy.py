@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async
 from sqlalchemy.pool import NullPool
 
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, SQLAlchemyMemory
-from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
-from context_compressor.backends.tables import metadata, schema
+from context_compressor.backends.sql.history import SQLAlchemyHistory
+from context_compressor.backends.sql.tables import metadata, schema
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
 from context_compressor.memory.history import Add, Delete
 from tests.backends.kept import URLS, url_of

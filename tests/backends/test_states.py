@@ -15,10 +15,10 @@ from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from context_compressor import InvalidArgumentError, InvalidStateError, RedisStates, SQLAlchemyStates
-from context_compressor.backends import tables
 from context_compressor.backends.admin import collection
 from context_compressor.backends.admin.collection import collect_texts
 from context_compressor.backends.admin.opening import open_sessions, open_store
+from context_compressor.backends.sql import tables
 from context_compressor.integrations import conversations as module
 from context_compressor.integrations.conversations import Conversations
 from tests.backends.kept import KINDS, all_kept, url_of

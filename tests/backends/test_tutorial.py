@@ -24,7 +24,7 @@ from agentscope.model import OpenAIChatModel
 from redis.asyncio import ConnectionPool, Redis
 
 from context_compressor import RedisMemory, SQLAlchemyMemory
-from context_compressor.backends.engines import dispose
+from context_compressor.backends.sql.engines import dispose
 from tests.support.model_server import ModelServer, answer
 
 OURS = ["context_compressor.integrations.agentscope", "context_compressor"]

@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import ConnectionPool, Redis
 
 from context_compressor import CompressedMemory, InvalidArgumentError, Msg, RedisMemory, RedisMemoryService
-from context_compressor.backends import redis_keys, redis_users
-from context_compressor.backends.redis_users import UserSessions
+from context_compressor.backends.redis import scripts, users
+from context_compressor.backends.redis.users import UserSessions
 
 QUERY = [Msg("user", "the gate code", "user")]
 
@@ -63,8 +63,8 @@ async def test_what_ended_is_found_no_more_and_its_name_goes_too(
         await service.add_memory("ada", QUERY, "short")
         await service.add_memory("ada", QUERY, "long")
         assert len(await service.search_memory("ada", QUERY)) == 2
-        stem = redis_keys.stem_of(prefix, "ada", "short")
-        for part in redis_keys.PARTS:
+        stem = scripts.stem_of(prefix, "ada", "short")
+        for part in scripts.PARTS:
             await client.delete(stem + part)
         assert len(await service.search_memory("ada", QUERY)) == len(await service.list_memory("ada")) == 1
         sessions = UserSessions(client, "ada", prefix, 100)
@@ -94,7 +94,7 @@ async def test_names_are_noted_again_before_they_end(
     client: Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(redis_users.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(users.time, "monotonic", lambda: now[0])
     memory = RedisMemory(client, user_id="ada", session_id="a", key_prefix=prefix, key_ttl=100)
     await memory.add(Msg("user", "one", "user"))
     key = UserSessions(client, "ada", prefix, 100)._key

@@ -130,7 +130,7 @@ async def collect_texts(
             problems.append(str(error))
     removed += [RemovedObject("file", where, size) for where, size in halves]
     for engine in engines_of(*directories, store) if not dry_run else ():
-        from context_compressor.backends.engines import empty_log
+        from context_compressor.backends.sql.engines import empty_log
 
         if not await empty_log(engine, WAIT_SECONDS):
             problems.append("the log of SQLite's file was not emptied: others use it; try again")

@@ -296,8 +296,8 @@ async def _rewrite(
     """Rewrite SQLite's files, where earlier states of what was removed may lie between the rows."""
     rewritten: set[str] = set()
     for engine in engines_of(directory, store):
-        from context_compressor.backends.engines import sqlite_file
-        from context_compressor.backends.sqlalchemy_sessions import rewrite_file
+        from context_compressor.backends.sql.engines import sqlite_file
+        from context_compressor.backends.sql.sessions import rewrite_file
 
         file = str(sqlite_file(engine))
         try:

@@ -47,12 +47,12 @@ def open_sessions(url: str, *, key_prefix: str = "") -> SessionDirectory:
             f"url: expected such as 'sqlite:///memory.db', 'postgresql://...' or 'redis://...', got {told!r}"
         )
     if scheme_of(url) in REDIS_SCHEMES:
-        from context_compressor.backends.redis_sessions import RedisSessions
+        from context_compressor.backends.redis.sessions import RedisSessions
 
         return RedisSessions.at(url, key_prefix)
     if key_prefix:
         raise InvalidArgumentError("key_prefix: it is for Redis")
-    from context_compressor.backends.sqlalchemy_sessions import SQLSessions
+    from context_compressor.backends.sql.sessions import SQLSessions
 
     return SQLSessions.at(_with_driver(url))
 
@@ -66,11 +66,11 @@ def sessions_of(base: object) -> tuple[SessionDirectory, str, str]:
     history: Any = getattr(base, "history", base)
     kind = type(history).__name__
     if kind == "RedisHistory":
-        from context_compressor.backends.redis_sessions import RedisSessions
+        from context_compressor.backends.redis.sessions import RedisSessions
 
         return RedisSessions.beside(history)
     if kind == "SQLAlchemyHistory":
-        from context_compressor.backends.sqlalchemy_sessions import SQLSessions
+        from context_compressor.backends.sql.sessions import SQLSessions
 
         return SQLSessions.beside(history)
     raise InvalidArgumentError(
@@ -104,11 +104,11 @@ def open_store(
     if options and kind in (*REDIS_SCHEMES, *_SQL_SCHEMES):
         raise InvalidArgumentError("options: they are for file systems of fsspec's")
     if kind in REDIS_SCHEMES:
-        from context_compressor.backends.redis_store import RedisOffloadStore
+        from context_compressor.backends.redis.store import RedisOffloadStore
 
         return RedisOffloadStore(where, namespace, key_prefix=key_prefix, encryption_key=encryption_key)
     if kind in _SQL_SCHEMES:
-        from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore
+        from context_compressor.backends.sql.store import SQLAlchemyOffloadStore
 
         return SQLAlchemyOffloadStore(_with_driver(where), namespace, encryption_key=encryption_key)
     if not isinstance(namespace, str):

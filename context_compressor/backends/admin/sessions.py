@@ -12,8 +12,8 @@ from context_compressor.memory.history import Change, Head, History
 from context_compressor.offload.store import REF_PATTERN
 
 if TYPE_CHECKING:  # their packages may be missing
-    from context_compressor.backends.redis_states import RedisStates
-    from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
+    from context_compressor.backends.redis.states import RedisStates
+    from context_compressor.backends.sql.states import SQLAlchemyStates
 
 
 class SessionInfo(NamedTuple):

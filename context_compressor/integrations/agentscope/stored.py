@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from context_compressor.backends.sqlalchemy import SQLAlchemyMemory
+from context_compressor.backends.sql.history import SQLAlchemyMemory
 from context_compressor.integrations.agentscope.memory import AgentScopeCompressedMemory
 
 if TYPE_CHECKING:
-    from context_compressor.backends.redis_clients import Client
+    from context_compressor.backends.redis.clients import Client
 
 __all__ = ["AsyncSQLAlchemyMemory", "InMemoryMemory", "RedisMemory"]
 
@@ -79,7 +79,7 @@ class RedisMemory(AgentScopeCompressedMemory):
         **options: Any,
     ) -> None:
         # AgentScope brings SQLAlchemy, and no Redis.
-        from context_compressor.backends.redis import RedisMemory as Base
+        from context_compressor.backends.redis.history import RedisMemory as Base
 
         self._base = Base(
             session_id=session_id,

@@ -19,8 +19,8 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from context_compressor.backends.tables import SCHEMA_VERSION, metadata, schema, sessions
-from context_compressor.backends.writing import Again
+from context_compressor.backends.sql.tables import SCHEMA_VERSION, metadata, schema, sessions
+from context_compressor.backends.sql.write import Again
 from context_compressor.errors import (
     ConflictError,
     InvalidArgumentError,

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import dispose, engine_for, in_transaction, is_full, make_tables
 from context_compressor.backends.records import as_namespace, digest
-from context_compressor.backends.tables import texts
+from context_compressor.backends.sql.engines import dispose, engine_for, in_transaction, is_full, make_tables
+from context_compressor.backends.sql.tables import texts
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.offload.packed import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText

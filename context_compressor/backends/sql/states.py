@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.engines import dispose, engine_for, in_transaction, make_tables
 from context_compressor.backends.records import as_key, digest, from_bytes, pack, to_bytes, to_state, unpack
-from context_compressor.backends.tables import states
-from context_compressor.backends.writing import Again
+from context_compressor.backends.sql.engines import dispose, engine_for, in_transaction, make_tables
+from context_compressor.backends.sql.tables import states
+from context_compressor.backends.sql.write import Again
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 
 T = TypeVar("T")

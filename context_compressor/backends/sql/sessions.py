@@ -17,7 +17,8 @@ from context_compressor.backends.admin.sessions import (
     SessionInfo,
     StoredObject,
 )
-from context_compressor.backends.engines import (
+from context_compressor.backends.records import Standing, digest, from_bytes, unpack
+from context_compressor.backends.sql.engines import (
     dispose,
     empty_log,
     engine_for,
@@ -25,10 +26,9 @@ from context_compressor.backends.engines import (
     make_tables,
     sqlite_file,
 )
-from context_compressor.backends.records import Standing, digest, from_bytes, unpack
-from context_compressor.backends.sqlalchemy import SQLAlchemyHistory
-from context_compressor.backends.sqlalchemy_states import SQLAlchemyStates
-from context_compressor.backends.tables import ledger, messages, metadata, sessions, texts
+from context_compressor.backends.sql.history import SQLAlchemyHistory
+from context_compressor.backends.sql.states import SQLAlchemyStates
+from context_compressor.backends.sql.tables import ledger, messages, metadata, sessions, texts
 from context_compressor.compression.edits import refs_in
 from context_compressor.errors import ConflictError, InvalidArgumentError, shown_url, without_secrets
 from context_compressor.memory.history import Change, Head, WriteNumber

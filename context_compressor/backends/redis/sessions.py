@@ -15,11 +15,11 @@ from context_compressor.backends.admin.sessions import (
     StoredObject,
 )
 from context_compressor.backends.records import digest, unpack_ascii
-from context_compressor.backends.redis import RedisHistory
-from context_compressor.backends.redis_clients import Client, check_keys, client_for, close, make_ready
-from context_compressor.backends.redis_keys import as_text, digests_under, keys_like, stem_under
-from context_compressor.backends.redis_states import RedisStates
-from context_compressor.backends.redis_users import UserSessions
+from context_compressor.backends.redis.clients import Client, check_keys, client_for, close, make_ready
+from context_compressor.backends.redis.history import RedisHistory
+from context_compressor.backends.redis.scripts import as_text, digests_under, keys_like, stem_under
+from context_compressor.backends.redis.states import RedisStates
+from context_compressor.backends.redis.users import UserSessions
 from context_compressor.compression.edits import refs_in
 from context_compressor.errors import InvalidArgumentError, shown_url
 from context_compressor.memory.history import Change, Head

@@ -10,7 +10,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import as_key, digest, pack_ascii, to_state, unpack_ascii
-from context_compressor.backends.redis_clients import (
+from context_compressor.backends.redis.clients import (
     Client,
     check_keys,
     client_for,
@@ -18,7 +18,7 @@ from context_compressor.backends.redis_clients import (
     close,
     make_ready,
 )
-from context_compressor.backends.redis_keys import digests_under, stem_under
+from context_compressor.backends.redis.scripts import digests_under, stem_under
 from context_compressor.errors import ConflictError, InvalidStateError
 
 _ATTEMPTS = 100

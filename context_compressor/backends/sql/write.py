@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from context_compressor.backends.changes import TOLD_WRITES, Batch, Place, Row, touched_by
+from context_compressor.backends.batch import TOLD_WRITES, Batch, Place, Row, touched_by
 from context_compressor.backends.records import (
     digest,
     from_bytes,
@@ -23,7 +23,7 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack,
 )
-from context_compressor.backends.tables import ledger, marks, messages, sessions
+from context_compressor.backends.sql.tables import ledger, marks, messages, sessions
 from context_compressor.compression.edits import EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidMessageError
 from context_compressor.memory.history import (

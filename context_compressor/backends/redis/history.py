@@ -16,7 +16,7 @@ from context_compressor.errors import ConflictError, InvalidArgumentError, Inval
 with naming_extras():
     from redis.asyncio import ConnectionPool
 
-from context_compressor.backends.changes import TOLD_WRITES, Batch, Place, Row, check, touched_by
+from context_compressor.backends.batch import TOLD_WRITES, Batch, Place, Row, check, touched_by
 from context_compressor.backends.records import (
     DEFAULT_SESSION,
     DEFAULT_USER,
@@ -32,7 +32,7 @@ from context_compressor.backends.records import (
     to_tokens,
     unpack_ascii,
 )
-from context_compressor.backends.redis_clients import (
+from context_compressor.backends.redis.clients import (
     Client,
     check_keys,
     client_at,
@@ -42,7 +42,7 @@ from context_compressor.backends.redis_clients import (
     look_at_eviction,
     make_ready,
 )
-from context_compressor.backends.redis_keys import (
+from context_compressor.backends.redis.scripts import (
     CLAIM,
     HEAD,
     PARTS,
@@ -55,7 +55,7 @@ from context_compressor.backends.redis_keys import (
     outlined_of,
     stem_of,
 )
-from context_compressor.backends.redis_users import UserSessions
+from context_compressor.backends.redis.users import UserSessions
 from context_compressor.compression.edits import edit_to_dict
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import (

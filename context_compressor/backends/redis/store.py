@@ -12,7 +12,7 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import OutOfMemoryError
 
 from context_compressor.backends.records import as_namespace, digest
-from context_compressor.backends.redis_clients import (
+from context_compressor.backends.redis.clients import (
     Client,
     check_keys,
     client_for,
@@ -20,7 +20,7 @@ from context_compressor.backends.redis_clients import (
     close,
     make_ready,
 )
-from context_compressor.backends.redis_keys import as_text, digests_under, stem_under
+from context_compressor.backends.redis.scripts import as_text, digests_under, stem_under
 from context_compressor.offload.packed import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from context_compressor.backends.records import Standing, pack_ascii, unpack_ascii
-from context_compressor.backends.redis_clients import make_ready
-from context_compressor.backends.redis_keys import PARTS, as_text, stem_of
+from context_compressor.backends.redis.clients import make_ready
+from context_compressor.backends.redis.scripts import PARTS, as_text, stem_of
 from context_compressor.memory.history import WriteNumber
 
 _AT_ONCE = 500
