@@ -42,9 +42,11 @@ MOVED = {
     "cli.replay": "lab.commands.replay",
     "cli.replay_parallel": "lab.commands.replay_parallel",
     "measure": "lab.measure",
+    "memory.searching": "memory.places",
     "messages.turns": "messages.chat.writing",
     "offload.protocol": "offload.store",
     "readers": "lab.readers",
+    "services.finding": "services.indexes",
 }
 """Old path -> new one, of a module or of a room with all that is in it."""
 

@@ -27,10 +27,10 @@ from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.listed import Originals, write_view
 from context_compressor.memory.loops import Face
+from context_compressor.memory.places import Recall
 from context_compressor.memory.reporting import CompressionStats, stats_of
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, read_state, to_saved, write_state
-from context_compressor.memory.searching import Recall
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
@@ -394,7 +394,7 @@ class CompressedMemory(MemoryBase):
         try:
             async with self._runner.changing() as events:
                 await self._tracker.clear(events)
-                await self._recall.clear()
+                await self._recall.index.clear()
         finally:  # also where it failed half way
             self._follower.look_next_time()
 
@@ -620,7 +620,7 @@ class CompressedMemory(MemoryBase):
             close = getattr(self._summarizer, "aclose", None)
             if close is not None:
                 stack.push_async_callback(close)
-            stack.push_async_callback(self._recall.close)
+            stack.push_async_callback(self._recall.index.close)
             await self._runner.aclose(waits=waits)
 
     async def __aenter__(self) -> Self:

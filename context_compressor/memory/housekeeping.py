@@ -14,8 +14,8 @@ from context_compressor.memory.ahead import ENDING_SECONDS, Background
 from context_compressor.memory.handover import HandingOver
 from context_compressor.memory.leases import EventLease
 from context_compressor.memory.loops import LoopLock
+from context_compressor.memory.places import Recall
 from context_compressor.memory.reporting import Totals
-from context_compressor.memory.searching import Recall
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker
 
@@ -135,9 +135,9 @@ class Housekeeper:
         gone, tracker.gone = tracker.gone, set()
         try:
             if gone is None:
-                await self._recall.keep(list(tracker.state.known.tokens))
+                await self._recall.index.keep(list(tracker.state.known.tokens))
             else:
-                await self._recall.forget(gone)
+                await self._recall.index.forget(gone)
         except BaseException:  # cancelled, the next call drops whatever is not in the history
             tracker.gone = None
             raise

@@ -1,29 +1,26 @@
-"""Between messages and the search index: what it is told of them, and where a hit can be read."""
+"""Searching the history of a memory: where what is found can be read."""
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.compression.edits import ItemKey, StubEdit, message_id
-from context_compressor.compression.shown import (
-    Redact,
-    call_text,
-    redacted_call,
-    redacted_text,
-    shown_message,
-)
+from context_compressor.compression.shown import Redact, call_text, shown_message
+from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.memory.history import History
+from context_compressor.memory.index import HistoryIndex, texts_of
 from context_compressor.memory.state import MemoryState
-from context_compressor.messages.media import is_data_url
-from context_compressor.messages.msg import Msg, tool_calls, tool_results
-from context_compressor.messages.parts import PartPath, argument_lines, is_argument, part_at
-from context_compressor.messages.speech import is_handed
+from context_compressor.messages.msg import Msg, tool_results
+from context_compressor.messages.parts import PartPath, is_argument, part_at
 from context_compressor.messages.text import dump_sendable
-from context_compressor.offload.pages import is_read_back
-from context_compressor.offload.store import ref_of
+from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.guide import ROLES, is_own_tool
+from context_compressor.offload.store import OffloadStore, ref_of
 from context_compressor.search.hits import Document, Hit, find_all
 
 if TYPE_CHECKING:
@@ -58,6 +55,7 @@ class Place(NamedTuple):
     """The message itself, for the call that the passage is of."""
     stand_ins: Mapping[PartPath, str]
     """What stands in a segment for single texts of the message."""
+    redact: Redact | None
 
     @property
     def is_call(self) -> bool:
@@ -75,98 +73,149 @@ class Place(NamedTuple):
         return [*(stub.ref for stub in self.arguments), *self.segments]
 
 
-class Places:
-    """Tell where passages can be read. Runs in any thread.
+class Recall:
+    """Search the history of a memory, and tell where what is found can be read.
 
     Args:
-        said: tells what messages say.
+        history: the base memory.
+        store: where texts go; the index of a `FileOffloadStore` stands in its directory, else in memory.
+        read_ref: reads a text that left the view.
+        redact: what every text goes through before the index sees it.
+
+    Attributes:
+        index: finds messages.
     """
 
-    def __init__(self, said: Sayings) -> None:
-        self._said = said
+    def __init__(
+        self,
+        history: History,
+        store: OffloadStore,
+        read_ref: Callable[[str], Awaitable[str]],
+        redact: Redact | None,
+    ) -> None:
+        self._history, self._read_ref, self._redact = history, read_ref, redact
+        files = store if isinstance(store, FileOffloadStore) else None
+        self.index = HistoryIndex(lambda _: history, store=files, redact=redact)
 
-    def place(self, found: Found, state: MemoryState, messages_ago: int, msg: Msg | None) -> Place:
-        """Return what view and ledger have for the message of a passage.
+    async def search(self, query: str, limit: int, state: MemoryState, role: str | None = None) -> list[Hit]:
+        """Return the passages of the history that answer a query, best first.
 
         Args:
-            found: the passage.
+            query: words, names or a question.
+            limit: how many at most.
             state: in step with the history.
-            messages_ago: how many messages came after it.
-            msg: its message, None where it is gone.
+            role: who said it: one of `ROLES`; None for all.
+
+        Raises:
+            InvalidArgumentError: a query that is no string, a limit below 1, or no such role.
+            RedactionError: the user's callable failed.
+            OffloadError: this Python's SQLite has no full-text search, or the memory was closed meanwhile.
         """
-        key = found.document.key
-        orphans = [f"#orphan{number}" for number in range(len(self._said.tools_of(key)))]
-        items = [ItemKey(key, part) for part in ("", "#results", "#text", *orphans)]
-        shown = [item.msg for item in state.items if item.key.key == key and item.kind != "segment"]
-        stubs = [stub for item in items for stub in state.ledger.stubs_of(item).values() if not stub.page]
-        segments: dict[str, float] = {}
-        for item in items:
-            held = state.ledger.segment_of(item)
-            if held is not None:
-                segments.setdefault(held.ref, held.items.index(item) / len(held.items))
-        stand_ins = {path: stub.text for path, stub in state.ledger.stubs_of(items[0]).items()}
-        return Place(found, shown, stubs, segments, messages_ago, msg, stand_ins)
+        if not isinstance(query, str):
+            raise InvalidArgumentError(f"query: expected a string, got {type(query).__name__}")
+        if type(limit) is not int or limit < 1:
+            raise InvalidArgumentError(f"limit: expected a number from 1 up, got {limit!r}")
+        if role is not None and role not in ROLES:
+            raise InvalidArgumentError(f"role: expected one of {', '.join(ROLES)}, got {role!r:.80}")
 
-    def _call_of(self, place: Place) -> str:
-        """Return the call of a passage as a transcript has it; empty where its message is another by now."""
-        document, msg = place.found.document, place.msg
-        texts = [] if msg is None else self._said.texts(msg, self._said.tools_of(document.key))
-        if msg is None or document.part >= len(texts):
-            return ""
-        stand_ins = {path: text for path, text in place.stand_ins.items() if part_at(msg, path) is not None}
-        blocks = shown_message(msg, stand_ins, {}, self._said.redact).get_content_blocks()
-        block = blocks[texts[document.part].block]
-        return call_text(block) if block.get("type") == "tool_use" else ""
+        def is_last(document: Document) -> bool:
+            # The request stands in the view, and earlier answers of the tools repeat what they found.
+            return document.key == self.index.newest_request() or is_own_tool(document.tool)
 
-    def hit(self, place: Place, texts: Mapping[str, str], query: str) -> Hit:
-        """Return a passage with where it stands.
+        head = await self._history.head()
+        found = await self.index.search(query, limit, [("", head.number, head.size)], role=role, last=is_last)
+        ago = {key: count for count, key in enumerate(reversed(state.known.tokens))}
+        places = [
+            _place(one, state, ago[key], msg, self._redact)
+            for one, msg in found
+            if (key := one.document.key) in ago
+        ]
+        texts: dict[str, str] = {}
+        for ref in dict.fromkeys(ref for place in places for ref in place.refs):
+            with suppress(OffloadError):
+                texts[ref] = await self._read_ref(ref)
+        return await asyncio.to_thread(lambda: [_hit(place, texts, query) for place in places])
 
-        Args:
-            place: the passage.
-            texts: the texts under `place.refs`, as far as they could be read.
-            query: what was asked.
-        """
-        sought = _lines_sought(place.found.text, query) if place.is_call else []
-        found, document = place.found, place.found.document
-        # Of a call with a stub the line that was asked for may still be there.
-        told = found.text[slice(*sought[0])] if sought else found.text
-        in_view = any(told in said.text for msg in place.shown for said in self._said.texts(msg))
-        ref: str | None = None
-        lines: _Lines | None = None
-        whole = ref_of(document.text) if place.stubs else ""
-        argument = _argument_with(place, texts, sought)
-        if any(stub.ref == whole for stub in place.stubs):
-            ref, lines = whole, _lines_of(document.text, found.start, found.end)
-        elif argument is not None:
-            ref, lines = argument
-        elif place.segments:
-            ref, lines = self._in_segments(place, texts, sought)
-        return Hit(
-            text=found.text,
-            ref=ref,
-            message_ids=(message_id(document.key),),
-            role=document.role,
-            tool=document.tool,
-            lines=None if lines is None else (lines.first, lines.last),
-            in_view=in_view,
-            messages_ago=place.messages_ago,
-            column=1 if lines is None else lines.column,
-        )
 
-    def _in_segments(
-        self, place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
-    ) -> tuple[str, _Lines | None]:
-        """Return ref and lines of the segment with a passage: the parts of a message may leave apart."""
-        call = self._call_of(place) if place.is_call else ""
-        for ref, share in place.segments.items():
-            transcript = texts.get(ref, "")
-            if place.is_call:
-                lines = _lines_of_call(transcript, call, place.found.text, share, sought)
-            else:
-                lines = _lines_in(transcript, place.found, share)
-            if lines is not None:
-                return ref, lines
-        return next(iter(place.segments)), None
+def _place(
+    found: Found, state: MemoryState, messages_ago: int, msg: Msg | None, redact: Redact | None
+) -> Place:
+    """Return what view and ledger have for the message of a passage, None where it is gone."""
+    key = found.document.key
+    orphans = [] if msg is None else [f"#orphan{number}" for number in range(len(tool_results(msg)))]
+    items = [ItemKey(key, part) for part in ("", "#results", "#text", *orphans)]
+    shown = [item.msg for item in state.items if item.key.key == key and item.kind != "segment"]
+    stubs = [stub for item in items for stub in state.ledger.stubs_of(item).values() if not stub.page]
+    segments: dict[str, float] = {}
+    for item in items:
+        held = state.ledger.segment_of(item)
+        if held is not None:
+            segments.setdefault(held.ref, held.items.index(item) / len(held.items))
+    stand_ins = {path: stub.text for path, stub in state.ledger.stubs_of(items[0]).items()}
+    return Place(found, shown, stubs, segments, messages_ago, msg, stand_ins, redact)
+
+
+def _call_of(place: Place) -> str:
+    """Return the call of a passage as a transcript has it; empty where its message is another by now."""
+    msg, part = place.msg, place.found.document.part
+    said = [] if msg is None else [one for one in texts_of(msg, (), place.redact) if one.part == part]
+    if msg is None or not said:
+        return ""
+    stand_ins = {path: text for path, text in place.stand_ins.items() if part_at(msg, path) is not None}
+    block = shown_message(msg, stand_ins, {}, place.redact).get_content_blocks()[said[0].block]
+    return call_text(block) if block.get("type") == "tool_use" else ""
+
+
+def _hit(place: Place, texts: Mapping[str, str], query: str) -> Hit:
+    """Return a passage with where it stands.
+
+    Args:
+        place: the passage.
+        texts: the texts under `place.refs`, as far as they could be read.
+        query: what was asked.
+    """
+    sought = _lines_sought(place.found.text, query) if place.is_call else []
+    found, document = place.found, place.found.document
+    # Of a call with a stub the line that was asked for may still be there.
+    told = found.text[slice(*sought[0])] if sought else found.text
+    in_view = any(told in said.text for msg in place.shown for said in texts_of(msg, (), place.redact))
+    ref: str | None = None
+    lines: _Lines | None = None
+    whole = ref_of(document.text) if place.stubs else ""
+    argument = _argument_with(place, texts, sought)
+    if any(stub.ref == whole for stub in place.stubs):
+        ref, lines = whole, _lines_of(document.text, found.start, found.end)
+    elif argument is not None:
+        ref, lines = argument
+    elif place.segments:
+        ref, lines = _in_segments(place, texts, sought)
+    return Hit(
+        text=found.text,
+        ref=ref,
+        message_ids=(message_id(document.key),),
+        role=document.role,
+        tool=document.tool,
+        lines=None if lines is None else (lines.first, lines.last),
+        in_view=in_view,
+        messages_ago=place.messages_ago,
+        column=1 if lines is None else lines.column,
+    )
+
+
+def _in_segments(
+    place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
+) -> tuple[str, _Lines | None]:
+    """Return ref and lines of the segment with a passage: the parts of a message may leave apart."""
+    call = _call_of(place) if place.is_call else ""
+    for ref, share in place.segments.items():
+        transcript = texts.get(ref, "")
+        if place.is_call:
+            lines = _lines_of_call(transcript, call, place.found.text, share, sought)
+        else:
+            lines = _lines_in(transcript, place.found, share)
+        if lines is not None:
+            return ref, lines
+    return next(iter(place.segments)), None
 
 
 def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
@@ -247,119 +296,3 @@ def _lines_of(text: str, start: int, end: int) -> _Lines:
     first = text.count("\n", 0, start) + 1
     last = first + text.count("\n", start, max(start, end - 1))
     return _Lines(first, last, start - text.rfind("\n", 0, start))
-
-
-_OTHER_TEXTS = (
-    *(("refusal",), ("content",), ("audio", "transcript"), ("file", "filename"), ("source", "url")),
-    *(("source", "file_id"), ("file", "file_id"), ("openai_part", "file_id"), ("openai_part", "file_url")),
-)
-"""Where a block of another kind has what it says, or what it is asked for by."""
-
-
-class Said(NamedTuple):
-    """A text of a message."""
-
-    role: str
-    tool: str | None
-    text: str
-    block: int
-    """Number of the content block that says it."""
-
-
-class Sayings:
-    """Tell what messages say. `digests` has to see them in the order of the history; all runs in any thread.
-
-    Args:
-        redact: what every text goes through.
-
-    Attributes:
-        redact: as given.
-    """
-
-    def __init__(self, redact: Redact | None) -> None:
-        self.redact = redact
-        self._calls: dict[str, str] = {}
-        self._tools: dict[str, tuple[str | None, ...]] = {}
-        """Of each message with results, the tools that these are of."""
-        self._said_by: dict[str, dict[str, None]] = {}
-        """The messages of each role, in order."""
-        self._asking: dict[str, None] = {}
-        """Messages in which a user speaks, in order."""
-
-    def start_anew(self) -> None:
-        """Forget which result is of which tool."""
-        self._calls, self._tools, self._said_by, self._asking = {}, {}, {}, {}
-
-    def digests(self, messages: Iterable[tuple[str, Msg | None]]) -> dict[str, str]:
-        """Return a digest of what each message says, those that come next in the history."""
-        return {key: self._digest(key, msg) for key, msg in messages if msg is not None}
-
-    def _digest(self, key: str, msg: Msg) -> str:
-        # A result names the call before it; an id may be used again.
-        results = tool_results(msg)
-        if results:
-            self._tools[key] = tuple(self._calls.get(block["id"]) or block.get("name") for block in results)
-        self._calls.update((call["id"], call["name"]) for call in tool_calls(msg) if call["id"])
-        if msg.role == "user" and not results and not is_handed(msg):
-            self._asking[key] = None
-        digest = hashlib.blake2b(digest_size=8)
-        for document in self.documents(key, msg):
-            self._said_by.setdefault(document.role, {})[key] = None
-            said = f"{document.role}\0{document.tool}\0{document.text}\0"
-            digest.update(said.encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
-
-    def documents(self, key: str, msg: Msg) -> list[Document]:
-        """Return the texts of a message, an empty one where it has none.
-
-        What the tools read back is left out: it stands in the history already.
-        """
-        texts = self.texts(msg, self.tools_of(key)) or [Said(msg.role, None, "", 0)]
-        return [Document(key, number, said.role, said.tool, said.text) for number, said in enumerate(texts)]
-
-    def said_by(self, role: str) -> Collection[str]:
-        """Return the keys of the messages in which a role says something."""
-        return self._said_by.get(role, ())
-
-    def newest_request(self, keys: Collection[str]) -> str | None:
-        """Return the newest of these messages in which a user speaks."""
-        there = set(keys)
-        return next((key for key in reversed(self._asking) if key in there), None)
-
-    def tools_of(self, key: str) -> tuple[str | None, ...]:
-        """Return the tools that a message's results are of."""
-        return self._tools.get(key, ())
-
-    def texts(self, msg: Msg, tools: Sequence[str | None] = ()) -> list[Said]:
-        """Return what a message says, its results by these tools; redacted."""
-        return [
-            said._replace(text=redacted_text(said.text, self.redact))
-            for said in _all_texts(msg, tools, self.redact)
-            if said.text.strip() and not is_read_back(said.tool, said.text if said.role == "tool" else None)
-        ]
-
-
-def _all_texts(msg: Msg, tools: Sequence[str | None], redact: Redact | None) -> Iterator[Said]:
-    """Yield all that a message says, the results by the tools that they are of, calls redacted as JSON."""
-    names = iter(tools)
-    for number, block in enumerate(msg.get_content_blocks()):
-        kind = block.get("type")
-        if kind in ("text", "thinking"):
-            yield Said(msg.role, None, str(block.get(kind) or ""), number)
-        elif kind == "tool_use":
-            call = block if redact is None else redacted_call(block, redact)
-            # As JSON, line feeds would stick to words.
-            yield Said(msg.role, block["name"], "\n".join(argument_lines(call["input"])), number)
-        elif kind == "tool_result":
-            tool = next(names, None) or block.get("name")
-            output = block["output"]
-            for one in [{"type": "text", "text": output}] if isinstance(output, str) else output:
-                if one.get("type") == "text":
-                    yield Said("tool", tool, str(one.get("text") or ""), number)
-        else:
-            for path in _OTHER_TEXTS:
-                value: object = block
-                for name in path:
-                    value = value.get(name) if isinstance(value, dict) else None
-                if isinstance(value, str) and not is_data_url(value):
-                    yield Said(msg.role, None, value, number)

@@ -15,8 +15,8 @@ from context_compressor.memory.ahead import Background, Performance, Preparation
 from context_compressor.memory.handover import HandingOver, Receiver
 from context_compressor.memory.housekeeping import Housekeeper
 from context_compressor.memory.leases import EventLease, Waits, leases_of
+from context_compressor.memory.places import Recall
 from context_compressor.memory.reporting import describe_event, overflow_error
-from context_compressor.memory.searching import Recall
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker

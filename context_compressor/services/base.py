@@ -17,8 +17,8 @@ from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Add, Delete, History
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.store import OffloadStore
-from context_compressor.services.finding import Finder
 from context_compressor.services.forms import read_messages, text_of, write_messages
+from context_compressor.services.indexes import Indexes
 
 DEFAULT_SESSION = "default"
 """The session of what comes without one, as agentscope-runtime has it."""
@@ -53,26 +53,26 @@ class MemoryService(ABC):
         check_number("idle_seconds", idle_seconds, 0, is_above=True)
         self._most = max_messages_per_session
         self._index_bounds = indexed_messages, idle_seconds
-        self._finder: Finder | None = None
+        self._indexes: Indexes | None = None
 
     # Life
 
     async def start(self) -> None:
         """Begin; a service that has started stays as it is."""
-        if self._finder is None:
+        if self._indexes is None:
             await self._begin()
-            self._finder = Finder(self._look, *self._index_bounds)
+            self._indexes = Indexes(self._look, *self._index_bounds)
 
     async def stop(self) -> None:
         """End: close what was opened here, and nothing that was given."""
-        finder, self._finder = self._finder, None
-        if finder is not None:
-            await finder.close()
+        indexes, self._indexes = self._indexes, None
+        if indexes is not None:
+            await indexes.close()
             await self._end()
 
     async def health(self) -> bool:
         """Tell whether the service has started, and what it keeps messages in answers."""
-        if self._finder is None:
+        if self._indexes is None:
             return False
         try:
             await self._check()
@@ -143,14 +143,14 @@ class MemoryService(ABC):
                 up, or the last message is none.
             NotStartedError: the service has not started, or has stopped.
         """
-        finder, user = self._started(), _user(user_id)
+        indexes, user = self._started(), _user(user_id)
         top_k = _number(filters, "top_k", _TOP_K)
         if not isinstance(messages, list | tuple) or not messages:
             return []
         query = text_of(read_messages([messages[-1]]))
         if not query:
             return []
-        found = await finder.search(user, query, top_k, await self._standings(user, renew=True))
+        found = await indexes.search(user, query, top_k, await self._standings(user, renew=True))
         return [one for msg in found for one in write_messages([msg], messages[-1])]
 
     async def list_memory(self, user_id: str, filters: Mapping[str, Any] | None = None) -> list[Any]:
@@ -192,19 +192,19 @@ class MemoryService(ABC):
             InvalidArgumentError: an id is no string.
             NotStartedError: the service has not started, or has stopped.
         """
-        finder, user = self._started(), _user(user_id)
+        indexes, user = self._started(), _user(user_id)
         as_name(session_id, "session_id", "")
         names = [session_id] if session_id else [one.session_id for one in await self._standings(user)]
         for name in names:
             await self._remove(user, name)
-        await finder.forget(user, names if session_id else None)
+        await indexes.forget(user, names if session_id else None)
 
-    def _started(self) -> Finder:
-        if self._finder is None:
+    def _started(self) -> Indexes:
+        if self._indexes is None:
             raise NotStartedError(
                 f"the {type(self).__name__} has not started: await service.start(), or async with"
             )
-        return self._finder
+        return self._indexes
 
     # Where messages are
 

@@ -287,24 +287,24 @@ async def test_a_search_that_is_given_up_holds_nobody(make: Make, user: str) -> 
 
 
 async def test_indexes_are_bounded(make: Make, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("context_compressor.services.finding._AT_ONCE", 10)
+    monkeypatch.setattr("context_compressor.memory.index._AT_HAND", 10)
     async with make(indexed_messages=50) as service:
-        finder = service._finder
-        assert finder is not None
+        indexes = service._indexes
+        assert indexes is not None
         for who, count in (("a", 20), ("b", 25), ("c", 15), ("d", 60)):
             texts = [f"badger {who} {number}" for number in range(count)]
             await service.add_memory(user + who, chat(*texts))
             await service.add_memory(user + who, chat("the last badger"), "z")
             found = await service.search_memory(user + who, chat("badger"), {"top_k": 100})
             assert sorted(says(found)) == sorted([*texts, "the last badger"])
-            assert sum(index.size for index in finder._users.values()) <= 50
-        assert [name.removeprefix(user) for name in finder._users] == []  # the last one alone is too large
+            assert sum(index.size for index in indexes._users.values()) <= 50
+        assert [name.removeprefix(user) for name in indexes._users] == []  # the last one alone is too large
         assert len(await service.search_memory(user + "a", chat("badger"))) == 10
     async with make(idle_seconds=0.02) as service:
         await service.add_memory(user, chat("badger"))
         await service.search_memory(user, chat("badger"))
-        assert service._finder is not None
-        await until(lambda: not service._finder._users)
+        assert service._indexes is not None
+        await until(lambda: not service._indexes._users)
         assert says(await service.search_memory(user, chat("badger")))[0] == "badger"
 
 
