@@ -307,4 +307,7 @@ class Draft(StubDraft):
             projected_tokens=self.projected,
             spare_tokens=max(0, self.situation.config.budget - self.projected),
             requests=tuple(u for u in self.units if u.is_request and u.key not in gone),
+            hints=frozenset(
+                item.key for u in self.units if u.volatile and u.key not in gone for item in u.items
+            ),
         )

@@ -68,6 +68,8 @@ class Plan:
     """What the view may cost above that."""
     requests: tuple[Unit, ...] = ()
     """What users said that stays in the view, the oldest first."""
+    hints: frozenset[ItemKey] = frozenset()
+    """Keys of what comes and goes by its mark and stays in the view: no model is told of it."""
     by_rules: bool = False
     """Whether rules write what a model might: it had left before, and nobody is to wait for that again."""
 

@@ -98,7 +98,8 @@ class SegmentMaker:
         self._items, self._fresh, self._free_tokens = items, fresh, free_tokens
         stays = [item for item in items if item.kind == "message" and item.exchange not in leaving]
         head = list(takewhile(lambda item: is_instruction(item.source), stays))
-        self._stays = stays[len(head) :]
+        self._hints = plan.hints
+        self._stays = [item for item in stays[len(head) :] if item.key not in plan.hints]
         # Nobody has to repeat what users say in messages that stay.
         self._standing = frozenset(line for item in stays for line in item.standing)
         spoken = [item.source.get_text_content() or "" for item in stays if item.source.role == "user"]
@@ -267,11 +268,12 @@ class SegmentMaker:
     ) -> tuple[InPlace | None, list[Told]]:
         """Return what the agent's own model is asked behind its last request, and what of it stays.
 
-        None: what leaves did not all stand there, or is not to be read as it is.
+        None: what leaves did not all stand there, or what did is not all for a model to note.
         """
         held = getattr(own, "held", ())
         leaving = [item for unit in planned.units for item in unit.items if item.kind != "segment"]
-        if self._config.redact is not None or any(item.key not in held for item in leaving):
+        sees_more = self._config.redact is not None or not self._hints.isdisjoint(held)
+        if sees_more or any(item.key not in held for item in leaving):
             return None, []
         seen = [item for item in self._items if item.kind == "message" and item.key in held]
         left = {item.key for item in leaving}

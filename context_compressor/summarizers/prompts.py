@@ -180,16 +180,16 @@ view. The notes below then stand for them and for all that left before: you must
 from the notes as if you had seen all. So bring the notes up to date now, by edits. Do not go on with the \
 task, answer nobody and call no tools: you will go on afterwards.
 
-The last message that leaves: {last}
-{next}{amid}
-What stays you will see again, word for word.
+The last message that leaves begins so: {last}
+{next}
+What stays you will see again, word for word.{amid}
 
 {notes}
 
 {editing}
 {wishes}
 {room}"""
-_OPENING_CHARS = 120
+_OPENING_CHARS = 160
 """So many characters of a message tell which it is."""
 
 
@@ -211,8 +211,9 @@ def build_in_place(request: SummaryRequest, departure: Departure, counter: Token
     return _IN_PLACE.format(
         count=departure.count,
         last=departure.last,
-        next=f"The first behind it that stays: {departure.next}\n" if departure.next else "",
-        amid="".join(f"It stays, though it stands before that: {one}\n" for one in departure.amid),
+        next=f"The first behind it that stays: {departure.next or 'none that you see'}",
+        amid=" These stay, too, though they stand before that:" * bool(departure.amid)
+        + "".join(f"\n- {one}" for one in departure.amid),
         notes=notes,
         editing=editing_rules(chinese=chinese),
         wishes="".join(f"\n{wish}\n" for wish in wishes),

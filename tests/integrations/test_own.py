@@ -20,11 +20,9 @@ from context_compressor import (
     CompressedMemory,
     CompressionConfig,
     Msg,
-    Summary,
-    SummaryRequest,
     compress_messages,
 )
-from context_compressor.errors import InvalidArgumentError, SummarizerError
+from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Own, OwnModel, Said, as_summarizer, at_hand
 from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.generation import GenerationWire
@@ -32,7 +30,7 @@ from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
 from context_compressor.integrations.clients.talk import asker
 from context_compressor.integrations.conversations import Conversations
-from tests.integrations.clients_support import CHAT, GENERATION, MESSAGES, RESPONSES, Api
+from tests.integrations.clients_support import CHAT, Api
 from tests.integrations.test_clients import every_api
 from tests.integrations.test_clients_apart import LONG
 from tests.support.model_server import ModelServer, status
@@ -284,94 +282,6 @@ async def test_a_blocking_client_that_hangs_holds_none_of_the_loops_threads() ->
         assert await asyncio.wait_for(asyncio.to_thread(lambda: True), 60)
     finally:
         ended.set()
-
-
-# In place
-
-
-class InPlace:
-    """Adds its question to the last request, as whoever edits notes in place does."""
-
-    remote = takes_attempts = True
-
-    def __init__(self) -> None:
-        self.failures: list[str] = []
-
-    async def summarize(self, request: SummaryRequest) -> Summary:
-        try:
-            return await OwnModel().in_place("What of this is to be kept?", 700)
-        except SummarizerError as error:
-            self.failures.append(str(error))
-            raise
-
-
-TEXTS: dict[str, Any] = {"chat": "messages", "responses": "input", "messages": "messages", "dashscope": ""}
-
-
-def said_in(api: Api, received: Received) -> list[Any]:
-    body = received.json
-    return list(body["input"]["messages"] if api is GENERATION else body[TEXTS[api.name]])
-
-
-@every_api
-@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
-async def test_in_place_is_the_last_request_with_a_message_behind_it(api: Api, asynchronous: bool) -> None:
-    """Tools, system and reasoning settings are in it as they were; what is for the answer alone is not."""
-    tells = WITH[api.name] | {name: "auto" for name in ("tool_choice",) if api is not MESSAGES}
-    tells = {name: value for name, value in tells.items() if name not in ("response_format", "text", "n")}
-    async with (
-        ModelServer(lambda messages: SUMMARY if "to be kept" in str(messages[-1]) else "Well.") as server,
-        api.open(server, asynchronous, max_total_tokens=8_000, summarizer=InPlace()) as client,
-    ):
-        for length in (10, 60):
-            turn = await api.ask(client, LONG[:length], stream=True, asynchronous=asynchronous, **tells)
-        stats = api.stats_of(client)
-    assert server.refusals == []
-    first, asked, last = server.requests
-    assert stats.summarizer_calls == 1
-    assert stats.summarizer_input_tokens == wire_of(asked.path).count(asked)
-    assert said_in(api, asked)[:-1] == said_in(api, first)
-    assert "What of this is to be kept?" in json.dumps(said_in(api, asked)[-1])
-    assert asked.tools == first.tools != []
-    assert not asked.streams
-    for name in ("system", "thinking", "instructions", "model"):
-        assert asked.json.get(name) == first.json.get(name)
-    for name in ("stop", "stop_sequences", "metadata", "tool_choice", "truncation"):
-        assert name not in {**asked.json, **asked.json.get("parameters", {})}
-    assert asked.json.get("max_tokens", 700) >= 700
-    assert not asked.json.get("store")
-    assert "the model of the agent wrote that" in json.dumps(last.json)
-    assert turn.text == "Well."
-
-
-@pytest.mark.parametrize(
-    ("api", "first", "then", "why"),
-    [
-        (CHAT, {"tool_choice": "required"}, {}, "its tool_choice forces the answer"),
-        (CHAT, {"response_format": FORM}, {}, "its response_format forces the answer"),
-        (CHAT, {"model": "other"}, {}, "of another list"),
-        (CHAT, {"tools": []}, {}, "of another list"),
-        (RESPONSES, {"text": FORMAT}, {}, "its text forces the answer"),
-        (RESPONSES, {"instructions": "Be brief."}, {}, "of another list"),
-        (MESSAGES, {"tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}}, {}, "its tool_choice"),
-        (MESSAGES, {"system": "You serve Anna."}, {"system": "You serve Bert."}, "of another list"),
-        (GENERATION, None, {}, "there is no last request"),
-    ],
-    ids=str,
-)
-async def test_where_it_cannot_be_in_place_that_is_said(api: Api, first: Any, then: Any, why: str) -> None:
-    """And nothing is sent: no word of another list goes out."""
-    writer = InPlace()
-    async with (
-        ModelServer(lambda messages: "Well.") as server,
-        api.open(server, True, max_total_tokens=8_000, summarizer=writer) as client,
-    ):
-        for length, more in ((10, first), (60, then)):
-            if more is not None:
-                await api.ask(client, LONG[:length], stream=False, asynchronous=True, **more)
-    assert writer.failures
-    assert all(why in failure for failure in writer.failures)
-    assert "to be kept" not in str([received.json for received in server.requests])
 
 
 def test_what_came_out_of_the_cache_is_told() -> None:

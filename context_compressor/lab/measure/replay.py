@@ -255,11 +255,15 @@ class _Replaying:
         summary_input_tokens = self._spending.input_tokens - before.input_tokens
         summary_output_tokens = self._spending.output_tokens - before.output_tokens
         paid_output_tokens = self._spending.paid_output_tokens - before.paid_output_tokens
+        paid_input_tokens = self._spending.paid_input_tokens - before.paid_input_tokens
+        paid_cached_tokens = self._spending.paid_cached_tokens - before.paid_cached_tokens
         in_place = 0, 0, 0
         if summary_output_tokens:
             sent_before = self._tokens_before[-1]
             asked = before.notes_tokens + MESSAGE_TOKENS + (0 if sent_before else summary_input_tokens)
             in_place = sent_before, asked, paid_output_tokens or self._edit_tokens
+        if paid_cached_tokens:  # a model did write in place
+            in_place = paid_cached_tokens, paid_input_tokens - paid_cached_tokens, paid_output_tokens
         same = self._follow(recording.messages[:place] if view is None else view)
         cached_tokens, view_tokens = self._tokens_before[same], self._tokens_before[-1]
         found = self._checker.check(self._view, same)
@@ -272,7 +276,8 @@ class _Replaying:
             is_over=view_tokens > self._budget,
             is_sent=view is not None,
             problems=_first_of(found) if self._raised is None else (self._raised,),
-            paid_input_tokens=self._spending.paid_input_tokens - before.paid_input_tokens,
+            paid_input_tokens=paid_input_tokens,
+            paid_cached_tokens=paid_cached_tokens,
             paid_output_tokens=paid_output_tokens,
             summary_input_tokens=summary_input_tokens,
             summary_output_tokens=summary_output_tokens,

@@ -116,6 +116,8 @@ class Turn:
     seconds: float
     """Seconds that the system took, events that asked a model apart."""
     summary_seconds: float
+    paid_cached_tokens: int = 0
+    """Of what a model read to summarise, in this turn, what came out of its provider's prompt cache."""
     is_compacted: bool = False
     """Whether the program that was recorded had just put a summary in the place of its history."""
 
@@ -146,14 +148,15 @@ def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
     def sending(tokens: int, cached: int) -> float:
         return prices.cached * cached + prices.fresh * (tokens - cached)
 
-    def summarising(read: int, written: int) -> float:
-        return prices.summary_input * read + prices.summary_output * written
+    def summarising(read: int, written: int, cached: int = 0) -> float:
+        fresh = prices.summary_input * (read - cached)
+        return fresh + prices.cached * cached + prices.summary_output * written
 
     raw = view = paid = written = edited = 0.0
     for turn in turns:
         raw += sending(turn.raw_tokens, turn.raw_cached_tokens)
         view += sending(turn.view_tokens, turn.cached_tokens)
-        paid += summarising(turn.paid_input_tokens, turn.paid_output_tokens)
+        paid += summarising(turn.paid_input_tokens, turn.paid_output_tokens, turn.paid_cached_tokens)
         written += summarising(turn.summary_input_tokens, turn.summary_output_tokens)
         edited += prices.cached * turn.in_place_cached_tokens + prices.fresh * turn.in_place_input_tokens
         edited += prices.in_place_output * turn.in_place_output_tokens

@@ -30,6 +30,8 @@ class Spending:
     """Tokens that a model read to summarise; 0 where no model did."""
     paid_output_tokens: int = 0
     """Tokens that a model wrote."""
+    paid_cached_tokens: int = 0
+    """Of those that a model read, the ones out of its provider's prompt cache."""
     input_tokens: int = 0
     """Tokens read by whoever summarised: what a model would have read in its place."""
     output_tokens: int = 0
@@ -194,6 +196,7 @@ class Ours:
         return Spending(
             paid_input_tokens=stats.summarizer_input_tokens,
             paid_output_tokens=stats.summarizer_output_tokens,
+            paid_cached_tokens=stats.summarizer_cached_tokens,
             input_tokens=sum(event.summary_input_tokens for event in self.events),
             output_tokens=sum(event.summary_output_tokens for event in self.events),
             notes_tokens=self._notes_tokens,

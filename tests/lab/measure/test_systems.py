@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from context_compressor import FileOffloadStore, Summary, SummaryRequest
 from context_compressor.lab.measure import SYSTEMS, CachedCounter, Masking, Ours, Recording, Sliding, replay
 from context_compressor.lab.measure.results import MESSAGE_TOKENS
@@ -92,15 +94,19 @@ async def test_every_other_system_pays_on_the_same_session() -> None:
     assert ours.cost.spent < min(raw.cost.raw, masking.cost.view, sliding.cost.view)
 
 
-async def test_ours_takes_a_store_and_a_summariser(tmp_path: Path) -> None:
-    """A model's notes are paid for, its time is kept apart, and texts go to the store that was given."""
+@pytest.mark.parametrize("cached", [0, 900])
+async def test_ours_takes_a_store_and_a_summariser(tmp_path: Path, cached: int) -> None:
+    """A model's notes are paid for, its time is kept apart, and texts go to the store that was given.
+
+    What it read from its provider's cache costs a tenth.
+    """
 
     class Model:
         remote = True
 
         async def summarize(self, request: SummaryRequest) -> Summary:
             text = "## Goal\n- Deliver every parcel.\n\n## Next steps\n- track_parcel for those that are left"
-            return Summary(text=text, input_tokens=1_000, output_tokens=20)
+            return Summary(text=text, input_tokens=1_000, output_tokens=20, cached_tokens=cached)
 
     recording = Recording(long_session())
     store = FileOffloadStore(tmp_path)
@@ -109,10 +115,15 @@ async def test_ours_takes_a_store_and_a_summariser(tmp_path: Path) -> None:
     paid = sum(turn.paid_input_tokens for turn in done.turns)
     assert paid > 0
     assert paid == sum(turn.summary_input_tokens for turn in done.turns)
-    assert done.totals().cost.spent == done.totals().cost.as_if_model > done.totals().cost.view
+    cost, calls = done.totals().cost, paid // 1_000
+    assert cost.as_if_model == pytest.approx(cost.view + calls * (1_000 + 4 * 20))
+    assert cost.spent == pytest.approx(cost.as_if_model - 0.9 * cached * calls)
     assert done.totals().time.summaries_ms > 0
     # In place, what it wrote is known.
     assert all(turn.in_place_output_tokens == turn.paid_output_tokens for turn in done.turns)
+    if cached:
+        assert sum(turn.in_place_cached_tokens for turn in done.turns) == cached * calls
+        assert sum(turn.in_place_input_tokens for turn in done.turns) == (1_000 - cached) * calls
     assert done.stored_texts == len(await store.refs()) > 0
 
 
