@@ -131,7 +131,7 @@ async def test_what_is_opened_again_is_written_apart_until_it_has_asked() -> Non
     serving, states, store = Serving(), States(), InMemoryOffloadStore()
     kept: Any = {"max_total_tokens": BUDGET, "summarizer": "own", "states": states, "store": store}
     async with ModelServer(serving) as server:
-        for lists in ((notes(20),), (notes(30), notes(49), notes(53))):
+        for lists in ((notes(20),), (notes(30), notes(43), notes(46))):
             async with CHAT.open(server, True, **kept) as client:
                 for said in lists:
                     await CHAT.ask(client, said, stream=False, asynchronous=True)
