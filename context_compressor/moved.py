@@ -16,7 +16,7 @@ MOVED = {
     "backends.deleting": "backends.admin.deletion",
     "backends.engines": "backends.sql.engines",
     "backends.moving": "backends.admin.archive",
-    "backends.namespaces": "backends.admin.namespaces",
+    "backends.namespaces": "backends.admin.collection",
     "backends.opening": "backends.admin.opening",
     "backends.redis_clients": "backends.redis.clients",
     "backends.redis_keys": "backends.redis.scripts",

@@ -10,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.records import Standing
 from context_compressor.backends.sql.engines import dispose, engine_for, in_transaction, make_tables
-from context_compressor.backends.sql.history import SQLAlchemyMemory
-from context_compressor.backends.sql.sessions import remove_session, standings
+from context_compressor.backends.sql.history import SQLAlchemyMemory, remove_session, standings
 from context_compressor.backends.sql.store import SQLAlchemyOffloadStore
 from context_compressor.errors import InvalidArgumentError, check_options
 from context_compressor.services.base import MemoryService

@@ -10,16 +10,21 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from context_compressor.backends.admin.namespaces import Namespace, namespace_of
+from context_compressor.backends.admin.collection import (
+    DAY_SECONDS,
+    Namespace,
+    namespace_of,
+    sqlite_engines,
+    sweep,
+)
 from context_compressor.backends.admin.opening import sessions_of
 from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, named_by
+from context_compressor.compression.edits import message_id, name_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.offload.folders import ABANDONED_SECONDS
-from context_compressor.offload.store import OffloadStore, StoredText
+from context_compressor.offload.store import OffloadStore
 
-DAY_SECONDS = 24 * 3600.0
-"""How long a text that nothing names is taken for one of an event under way: by far longer than one takes."""
 REWRITE_SECONDS = 30.0
 _DISTRIBUTION = "agent-context-compressor"
 
@@ -142,7 +147,7 @@ async def delete_session(
     own = await named_by(history)
     reminders = [*directory.reminders, *await _check_store(store, own)]
     others: list[set[str]] = []
-    if store is not None and not (own_namespace or _is_its_own(store, user_id, session_id)):
+    if store is not None and not (own_namespace or namespace_of(store).is_of(user_id, session_id)):
         others = await directory.named_refs((user_id, session_id))
     done = Deletion(user_id, session_id, directory.place, _name(store), not_reached=reminders)
     done.objects += await directory.remove(user_id, session_id)
@@ -180,23 +185,32 @@ async def delete_messages(
     """
     directory, user_id, session_id = sessions_of(base)
     history = directory.history(user_id, session_id)
-    there = {entry.msg.id for entry in await history.read(ids=msg_ids) if entry.msg is not None}
+    entries = [entry for entry in await history.read(ids=msg_ids) if entry.msg is not None]
+    there = {message_id(entry.key) for entry in entries}
     for id in msg_ids:
         if id not in there:
             raise InvalidArgumentError(f"there is no message {id!r} in session {session_id!r} of {user_id!r}")
+    head, ledger = await history.head(), await history.ledger()
+    edits = {name_of(edit): edit for entry in ledger for edit in entry.edits}
     reminders = [*directory.reminders, *await _check_store(store, await named_by(history))]
     done = Deletion(user_id, session_id, directory.place, _name(store), list(msg_ids), not_reached=reminders)
-    before = await directory.objects(user_id, session_id)
     space = None if store is None else namespace_of(store)
     held = {} if space is None else {one.ref: one for one in await space.stored()}
     async with CompressedMemory(history, store=store) as memory:
         await memory.delete(list(msg_ids))
-    after = await directory.objects(user_id, session_id)
-    for where, one in before.items():
-        now = after.get(where)
-        if now is None or now.digest != one.digest:
-            action = "removed" if now is None else "rewritten"
-            done.objects.append(RemovedObject(one.kind, where, one.bytes, action))
+    since = await history.read(after=head.number, ids=msg_ids)
+    gone = {entry.key for entry in since if entry.msg is None}
+    changed = {
+        name
+        for entry in await history.ledger(after=head.number)
+        for name in (*entry.withdrawn, *map(name_of, entry.edits))
+    }
+    done.objects += directory.lost(
+        user_id,
+        session_id,
+        [entry for entry in entries if entry.key in gone],
+        [edit for name, edit in edits.items() if name in changed],
+    )
     if space is not None:
         left = {one.ref for one in await space.stored()}
         done.objects += [
@@ -208,10 +222,6 @@ async def delete_messages(
     if rewrite:
         await _rewrite(done, directory, store, wait_seconds)
     return done
-
-
-def _is_its_own(store: OffloadStore, user_id: str, session_id: str) -> bool:
-    return namespace_of(store).is_of(user_id, session_id)
 
 
 async def _check_store(store: OffloadStore | None, named: Collection[str]) -> list[str]:
@@ -255,7 +265,6 @@ async def _remove_texts(
         gone: refs that the session named: they are nobody else's.
         kept: refs that it names still.
     """
-    found: list[StoredText] = []
     try:
         named = namespace.refs_of_states()
         found = await namespace.stored()
@@ -265,27 +274,24 @@ async def _remove_texts(
     there = {one.ref for one in found}
     named = named.union(*(refs for refs in others if len(refs & there) > len(refs) / 2)) & there
     is_shared = bool(named)
-    for one in found:
-        where = namespace.where(one.ref)
-        if one.ref in kept:
-            continue
-        if one.ref in named:
-            done.kept.append((where, "another session names it"))
-        elif is_shared and one.ref not in gone and one.age_seconds < grace_seconds:
-            done.kept.append((where, "it is young, and may belong to another session"))
-        else:
-            try:
-                await namespace.delete(one.ref)
-            except OffloadError as error:
-                done.problems.append(str(error))
-                continue
-            done.objects.append(RemovedObject("text", where, one.bytes))
+    swept = await sweep(
+        namespace,
+        found,
+        named.union(kept),
+        grace_seconds=grace_seconds if is_shared else 0.0,
+        gone=gone,
+    )
+    done.objects += swept.removed
+    done.problems += swept.problems
+    for texts, why in (
+        ([one for one in swept.named if one.ref not in kept], "another session names it"),
+        (swept.young, "it is young, and may belong to another session"),
+    ):
+        done.kept += [(namespace.where(one.ref), why) for one in texts]
     try:
         rest = await namespace.remove_halves(ABANDONED_SECONDS if is_shared else 0.0)
         rest += await namespace.remove_index()
         done.objects += [RemovedObject("file", where, size) for where, size in rest]
-    except OSError as error:
-        done.problems.append(f"{error.filename}: could not be removed: {error.strerror}")
     except OffloadError as error:
         done.problems.append(str(error))
 
@@ -294,23 +300,14 @@ async def _rewrite(
     done: Deletion, directory: SessionDirectory, store: OffloadStore | None, wait_seconds: float
 ) -> None:
     """Rewrite SQLite's files, where earlier states of what was removed may lie between the rows."""
-    rewritten: set[str] = set()
-    for engine in engines_of(directory, store):
-        from context_compressor.backends.sql.engines import sqlite_file
-        from context_compressor.backends.sql.sessions import rewrite_file
+    for file, engine in sqlite_engines(directory, store).items():
+        from context_compressor.backends.sql.engines import rewrite_file
 
-        file = str(sqlite_file(engine))
         try:
-            if file not in rewritten:
-                done.objects += await rewrite_file(engine, wait_seconds)
-                rewritten.add(file)
+            await rewrite_file(engine, wait_seconds)
+            done.objects.append(RemovedObject("file", str(file), file.stat().st_size, "rewritten"))
         except ConflictError as error:
             done.problems.append(f"{error}; what was deleted may lie in it until it is rewritten: try again")
-
-
-def engines_of(*places: object) -> list[Any]:
-    """Return the engines of places that are in a database."""
-    return [engine for one in places if (engine := getattr(one, "engine", None)) is not None]
 
 
 def _name(store: OffloadStore | None) -> str | None:

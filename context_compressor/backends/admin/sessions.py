@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from context_compressor.compression.edits import kept_refs_of
-from context_compressor.memory.history import Change, Head, History
+from context_compressor.backends.records import digest
+from context_compressor.compression.edits import Edit, kept_refs_of
+from context_compressor.memory.history import Change, Entry, Head, History
 from context_compressor.offload.store import REF_PATTERN
 
 if TYPE_CHECKING:  # their packages may be missing
@@ -36,16 +37,7 @@ class RemovedObject(NamedTuple):
     where: str
     bytes: int
     action: str = "removed"
-    """Or "rewritten"."""
-
-
-class StoredObject(NamedTuple):
-    """Something that is kept of a session."""
-
-    kind: str
-    bytes: int
-    digest: str
-    """Of what it says: tells whether it was rewritten."""
+    """Or "rewritten": then `bytes` is what it said that is gone."""
 
 
 class SessionDirectory(ABC):
@@ -55,6 +47,39 @@ class SessionDirectory(ABC):
     """What to call it, without a password."""
     reminders: Sequence[str] = ()
     """What a deletion does not reach, for people."""
+
+    async def infos(self, user_id: str | None = None) -> list[SessionInfo]:
+        """Return the sessions, of all users or of one, sorted by user and session."""
+        return sorted(one for one in await self._infos() if user_id in (None, one.user_id))
+
+    async def named_refs(self, but: tuple[str, str] | None = None) -> list[set[str]]:
+        """Return the refs that live ledgers name, a set for each session, and each key of an adapter's, that
+        names some; there maybe too many.
+
+        Args:
+            but: user and session of one that is left out.
+
+        Raises:
+            InvalidStateError: a ledger cannot be read.
+        """
+        named = await self._refs(None if but is None else digest(*but))
+        states = self.states()
+        kept = [json.dumps(await states.get(key)) for key in await states.keys()]
+        return [refs for refs in (*named, *(set(REF_PATTERN.findall(one)) for one in kept)) if refs]
+
+    async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:
+        """Make a session of these changes, all of them or none.
+
+        Raises:
+            ConflictError: it exists.
+        """
+        await self.history(user_id, session_id).write(changes, at=0)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     @abstractmethod
     async def check(self, *, may_make: bool = False) -> None:
@@ -68,47 +93,26 @@ class SessionDirectory(ABC):
         """
 
     @abstractmethod
-    async def infos(self, user_id: str | None = None) -> list[SessionInfo]:
-        """Return the sessions, of all users or of one, sorted by user and session."""
+    async def _infos(self) -> list[SessionInfo]:
+        """Return all sessions."""
+
+    @abstractmethod
+    async def _refs(self, but: str | None) -> list[set[str]]:
+        """Return the refs that live ledgers name, a set for each but that of one session, by its digest."""
 
     @abstractmethod
     def history(self, user_id: str, session_id: str) -> History:
         """Return the history of a session."""
 
     @abstractmethod
-    async def named_refs(self, but: tuple[str, str] | None = None) -> list[set[str]]:
-        """Return the refs that live ledgers name, a set for each session, and each key of an adapter's, that
-        names some.
-
-        Args:
-            but: user and session of one that is left out.
-
-        Raises:
-            InvalidStateError: a ledger cannot be read.
-        """
-
-    @abstractmethod
     def states(self) -> SQLAlchemyStates | RedisStates:
         """Return the states of adapters beside the sessions."""
 
-    async def _refs_of_states(self) -> list[set[str]]:
-        """Return the refs that states of adapters name, a set for each that names some; maybe too many."""
-        states = self.states()
-        found = [await states.get(key) for key in await states.keys()]
-        named = [set(REF_PATTERN.findall(json.dumps(record))) for record in found]
-        return [refs for refs in named if refs]
-
     @abstractmethod
-    async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:
-        """Make a session of these changes: all of them or none.
-
-        Raises:
-            ConflictError: it exists.
-        """
-
-    @abstractmethod
-    async def objects(self, user_id: str, session_id: str) -> dict[str, StoredObject]:
-        """Return all that is kept of a session, by where it lies."""
+    def lost(
+        self, user_id: str, session_id: str, entries: Iterable[Entry], edits: Iterable[Edit]
+    ) -> list[RemovedObject]:
+        """Return what a write removed and rewrote that deleted these messages, and let go of these edits."""
 
     @abstractmethod
     async def remove(self, user_id: str, session_id: str) -> list[RemovedObject]:
@@ -117,12 +121,6 @@ class SessionDirectory(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close the connections, if they were made here."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
 
 async def named_by(history: History) -> set[str]:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from redis.exceptions import RedisError
 
-from context_compressor.backends.admin.sessions import (
-    RemovedObject,
-    SessionDirectory,
-    SessionInfo,
-    StoredObject,
-)
-from context_compressor.backends.records import digest, unpack_ascii
+from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, SessionInfo
+from context_compressor.backends.records import digest, name_digest, pack_ascii, unpack_ascii
 from context_compressor.backends.redis.clients import Client, check_keys, client_for, close, make_ready
 from context_compressor.backends.redis.history import RedisHistory
-from context_compressor.backends.redis.scripts import as_text, digests_under, keys_like, stem_under
+from context_compressor.backends.redis.scripts import as_text, digests_under, keys_like, stem_of, stem_under
 from context_compressor.backends.redis.states import RedisStates
 from context_compressor.backends.redis.users import UserSessions
-from context_compressor.compression.edits import refs_in
+from context_compressor.compression.edits import Edit, edit_to_dict, name_of, refs_in
 from context_compressor.errors import InvalidArgumentError, shown_url
-from context_compressor.memory.history import Change, Head
+from context_compressor.memory.history import Entry, Head
 
 _FIELDS = 500
 _REMOVE = """
@@ -104,18 +98,23 @@ class RedisSessions(SessionDirectory):
         except (RedisError, OSError) as error:
             raise InvalidArgumentError(f"{self.place}: cannot be used: {error}") from error
 
-    async def infos(self, user_id: str | None = None) -> list[SessionInfo]:
-        """Return the sessions, of all users or of one, sorted by user and session."""
+    async def _infos(self) -> list[SessionInfo]:
         found: list[SessionInfo] = []
-        for stem in await self._stems():
+        for session in await digests_under(self.client, self.prefix, "head"):
+            stem = stem_under(self.prefix, session)
             told: Any = await self.client.hmget(f"{stem}head", ["names", "number", "size"])
-            if told[0] is None:
-                continue  # it ended meanwhile
-            names, head = unpack_ascii(told[0]), Head(int(told[1]), int(told[2] or 0), "")
-            if user_id in (None, names["user_id"]):
+            if told[0] is not None:  # else it ended meanwhile
+                names, head = unpack_ascii(told[0]), Head(int(told[1]), int(told[2] or 0), "")
                 edits = sum([1 async for _ in self._edits(stem)])
                 found.append(SessionInfo(names["user_id"], names["session_id"], head, edits, None))
-        return sorted(found, key=lambda one: one[:2])
+        return found
+
+    async def _refs(self, but: str | None) -> list[set[str]]:
+        return [
+            set(refs_in([edit async for edit in self._edits(stem_under(self.prefix, session))]))
+            for session in await digests_under(self.client, self.prefix, "head")
+            if session != but
+        ]
 
     def history(self, user_id: str, session_id: str) -> RedisHistory:
         """Return the history of a session."""
@@ -127,43 +126,30 @@ class RedisSessions(SessionDirectory):
             key_ttl=self._ttl,
         )
 
-    async def named_refs(self, but: tuple[str, str] | None = None) -> list[set[str]]:
-        """Return the refs that live ledgers name, a set for each session that names some; but for one's."""
-        left_out = None if but is None else self._stem(digest(*but))
-        stems = [stem for stem in await self._stems() if stem != left_out]
-        found = [set(refs_in([edit async for edit in self._edits(stem)])) for stem in stems]
-        return [*(refs for refs in found if refs), *await self._refs_of_states()]
-
     def states(self) -> RedisStates:
         """Return the states of adapters under the prefix."""
         return RedisStates(self.client, key_prefix=self.prefix)
 
-    async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:
-        """Make a session of these changes, in one script.
+    def lost(
+        self, user_id: str, session_id: str, entries: Iterable[Entry], edits: Iterable[Edit]
+    ) -> list[RemovedObject]:
+        """Return the fields and members that a write removed and rewrote."""
+        stem = stem_of(self.prefix, user_id, session_id)
 
-        Raises:
-            ConflictError: it exists.
-        """
-        await self.history(user_id, session_id).write(changes, at=0)
+        def field(part: str, name: str, said: Any = None, action: str = "rewritten") -> RemovedObject:
+            size = 0 if said is None else len(pack_ascii(said))
+            return RemovedObject("redis key", f"{stem}{part} {name}", size, action)
 
-    async def objects(self, user_id: str, session_id: str) -> dict[str, StoredObject]:
-        """Return the fields and members of a session's keys."""
-        found: dict[str, StoredObject] = {}
-        for key in await self._keys_of(user_id, session_id):
-            kind = as_text(await self.client.type(key))
-            values: Any = []
-            if kind == "hash":
-                told: Any = await self.client.hgetall(key)
-                values = told.items()
-            elif kind == "zset":
-                values = await self.client.zrange(key, 0, -1, withscores=True)
-            elif kind == "string":
-                values = [("", await self.client.get(key))]
-            for field, value in values:
-                said = repr(value).encode()
-                size = len(value) if kind != "zset" else len(field)
-                where = f"{key} {as_text(field)}".rstrip()
-                found[where] = StoredObject("redis key", size, hashlib.sha256(said).hexdigest())
+        found = [field("head", name) for name in ("held", "number", "size", "token", "writes")]
+        for entry in entries:
+            key = digest(entry.key)
+            found += [field("messages", key), field("changed", key)]
+            found.append(field("bodies", key, entry.msg and entry.msg.to_dict(), "removed"))
+            members = [f"{digest(mark)}:{key}" for mark in entry.marks]
+            found += [field("marks", one, action="removed")._replace(bytes=len(one)) for one in members]
+        for edit in edits:
+            name = name_digest(name_of(edit))
+            found += [field("ledger", name, edit_to_dict(edit)), field("edits", name)]
         return found
 
     async def remove(self, user_id: str, session_id: str) -> list[RemovedObject]:
@@ -183,13 +169,7 @@ class RedisSessions(SessionDirectory):
     async def _keys_of(self, user_id: str, session_id: str) -> list[str]:
         """Return the keys that a session has, or may get while one looks."""
         known = self.history(user_id, session_id)._keys
-        return sorted({*known, *await keys_like(self.client, self._stem(digest(user_id, session_id)))})
-
-    def _stem(self, session: str) -> str:
-        return stem_under(self.prefix, session)
-
-    async def _stems(self) -> list[str]:
-        return [self._stem(one) for one in await digests_under(self.client, self.prefix, "head")]
+        return sorted({*known, *await keys_like(self.client, stem_of(self.prefix, user_id, session_id))})
 
     async def _edits(self, stem: str) -> AsyncIterator[Any]:
         """Yield the edits of a ledger that hold, as they were written."""

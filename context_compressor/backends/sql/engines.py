@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -185,16 +185,49 @@ async def empty_log(engine: AsyncEngine, wait_seconds: float = 0.0) -> bool:
     if sqlite_file(engine) is None:
         return True
     try:
-        async with engine.connect() as connection:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
-            was = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
-            await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * wait_seconds)}")
-            busy = (await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
-            await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(was)}")
+        [busy, *_] = await _alone(engine, "PRAGMA wal_checkpoint(TRUNCATE)", wait_seconds)
     except DBAPIError as error:
         logger.info("SQLite's log was not emptied: %s", error.orig)
         return False
     return not busy
+
+
+async def rewrite_file(engine: AsyncEngine, wait_seconds: float) -> None:
+    """Rewrite SQLite's file and empty its log, so that only what the tables hold is in them.
+
+    Raises:
+        ConflictError: others use it at the moment, and for so many seconds.
+    """
+
+    async def rewrite(_: object) -> bool:
+        await _alone(engine, "VACUUM", wait_seconds)
+        return await empty_log(engine, wait_seconds)
+
+    file = sqlite_file(engine)
+    try:
+        is_empty = await to_its_end(rewrite)
+    except DBAPIError as error:
+        raise ConflictError(f"{file} could not be rewritten: {error.orig}", number=0) from error
+    if not is_empty:
+        raise ConflictError(f"the log of {file} could not be emptied: others read it", number=0)
+
+
+async def _alone(engine: AsyncEngine, statement: str, wait_seconds: float) -> Sequence[Any]:
+    """Run a statement on SQLite's file outside of a transaction, and return the row that it gives, if any.
+
+    Args:
+        engine: over the file.
+        statement: what to run.
+        wait_seconds: how long to wait for others who use it.
+    """
+    async with engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        was = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
+        await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * wait_seconds)}")
+        done = await connection.exec_driver_sql(statement)
+        found = done.one() if done.returns_rows else ()
+        await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(was)}")
+    return found
 
 
 def abandoned_seconds(engine: AsyncEngine) -> float | None:

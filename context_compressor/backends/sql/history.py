@@ -18,6 +18,7 @@ from context_compressor.backends.batch import check
 from context_compressor.backends.records import (
     DEFAULT_SESSION,
     DEFAULT_USER,
+    Standing,
     as_name,
     digest,
     from_bytes,
@@ -39,7 +40,15 @@ from context_compressor.backends.sql.engines import (
     make_tables,
     thoroughly,
 )
-from context_compressor.backends.sql.tables import leases, ledger, marks, messages, sessions
+from context_compressor.backends.sql.tables import (
+    OF_SESSIONS,
+    leases,
+    ledger,
+    marks,
+    messages,
+    sessions,
+    texts,
+)
 from context_compressor.backends.sql.write import Again, Write, in_parts
 from context_compressor.compression.edits import message_id
 from context_compressor.errors import InvalidArgumentError
@@ -342,6 +351,28 @@ def _outlined(row: sa.Row[Any], shift: int) -> Entry:
     msg = as_message(message_id(key), None if skeleton is None else unpack(skeleton))
     marks, tokens = tuple(unpack(own)), from_tokens(unpack(counted))
     return Entry(place_of(place, fraction), changed + shift, key, msg, marks, tokens, added + shift)
+
+
+# Sessions of a user
+
+
+def standings(connection: sa.Connection, user_id: str) -> list[Standing]:
+    """Return where a user's sessions stand."""
+    wanted = sa.select(sessions.c.session_id, sessions.c.number, sessions.c.writes, sessions.c.size)
+    found = connection.execute(wanted.where(sessions.c.user_digest == digest(user_id)))
+    return [
+        Standing(from_bytes(name), WriteNumber(number, writes or ""), size)
+        for name, number, writes, size in found
+    ]
+
+
+def remove_session(connection: sa.Connection, user_id: str, session_id: str) -> None:
+    """Remove all of a session, and the texts of a `SQLAlchemyOffloadStore` of its own; tell nothing of it."""
+    session = digest(user_id, session_id)
+    # Its own row first: whoever writes to the session holds that until all is written.
+    for table in (sessions, *(table for table in OF_SESSIONS if table is not sessions)):
+        connection.execute(sa.delete(table).where(table.c.session == session))
+    connection.execute(sa.delete(texts).where(texts.c.namespace == session))
 
 
 # Leases: what a process has claimed for some time, by the database's clock

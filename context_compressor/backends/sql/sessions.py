@@ -1,26 +1,18 @@
-"""The sessions of a database, and those of one user."""
+"""The sessions of a database."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from context_compressor.backends.admin.sessions import (
-    RemovedObject,
-    SessionDirectory,
-    SessionInfo,
-    StoredObject,
-)
-from context_compressor.backends.records import Standing, digest, from_bytes, unpack
+from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, SessionInfo
+from context_compressor.backends.records import digest, from_bytes, name_digest, pack, unpack
 from context_compressor.backends.sql.engines import (
     dispose,
-    empty_log,
     engine_for,
     in_transaction,
     make_tables,
@@ -28,11 +20,12 @@ from context_compressor.backends.sql.engines import (
 )
 from context_compressor.backends.sql.history import SQLAlchemyHistory
 from context_compressor.backends.sql.states import SQLAlchemyStates
-from context_compressor.backends.sql.tables import ledger, messages, metadata, sessions, texts
-from context_compressor.compression.edits import refs_in
-from context_compressor.errors import ConflictError, InvalidArgumentError, shown_url, without_secrets
-from context_compressor.memory.history import Change, Head, WriteNumber
-from context_compressor.memory.loops import to_its_end
+from context_compressor.backends.sql.tables import OF_SESSIONS, ledger, marks, messages, sessions
+from context_compressor.compression.edits import Edit, edit_to_dict, name_of, refs_in
+from context_compressor.errors import InvalidArgumentError, shown_url, without_secrets
+from context_compressor.memory.history import Entry, Head
+
+T = TypeVar("T")
 
 _REMINDERS = {
     "sqlite": "backups of the file, and blocks of the disk that were given back",
@@ -41,8 +34,6 @@ _REMINDERS = {
 _OTHERWISE = "undo and binary logs until they are purged, replicas, backups"
 _ANSWER_SECONDS = 30.0
 """How long a connection may take: what listens there may be no database, and never answer."""
-_OF_SESSIONS = [table for table in metadata.sorted_tables if "session" in table.c]
-"""The tables that hold something of a session."""
 
 
 class SQLSessions(SessionDirectory):
@@ -117,11 +108,11 @@ class SQLSessions(SessionDirectory):
         if not (has_tables or may_make):
             raise InvalidArgumentError(f"{self.place}: holds no sessions (there is no table {sessions.name})")
 
-    async def infos(self, user_id: str | None = None) -> list[SessionInfo]:
-        """Return the sessions, of all users or of one, sorted by user and session."""
+    async def _infos(self) -> list[SessionInfo]:
         held = sa.select(ledger.c.session, sa.func.count()).where(ledger.c.edit.is_not(None))
         told = sa.select(messages.c.session, messages.c.tokens).where(messages.c.msg.is_not(None))
         columns = sessions.c
+        wanted = sa.select(columns.session, columns.user_id, columns.session_id, columns.number, columns.size)
 
         def look(connection: sa.Connection) -> list[SessionInfo]:
             edits = dict(connection.execute(held.group_by(ledger.c.session)).tuples().all())
@@ -129,9 +120,6 @@ class SQLSessions(SessionDirectory):
             for session, counted in connection.execute(told):
                 each, so_far = unpack(counted), tokens.get(session, 0)
                 tokens[session] = None if each is None or so_far is None else so_far + int(each[1])
-            rows = connection.execute(
-                sa.select(columns.session, columns.user_id, columns.session_id, columns.number, columns.size)
-            )
             return [
                 SessionInfo(
                     from_bytes(user),
@@ -140,22 +128,14 @@ class SQLSessions(SessionDirectory):
                     edits.get(session, 0),
                     tokens.get(session, 0),
                 )
-                for session, user, name, number, size in rows
+                for session, user, name, number, size in connection.execute(wanted)
             ]
 
-        await make_tables(self.engine)
-        found = await in_transaction(self.engine, look)
-        return sorted(one for one in found if user_id in (None, one.user_id))
+        return await self._run(look)
 
-    def history(self, user_id: str, session_id: str) -> SQLAlchemyHistory:
-        """Return the history of a session."""
-        return SQLAlchemyHistory(self.engine, user_id=user_id, session_id=session_id)
-
-    async def named_refs(self, but: tuple[str, str] | None = None) -> list[set[str]]:
-        """Return the refs that live ledgers name, a set for each session that names some; but for one's."""
+    async def _refs(self, but: str | None) -> list[set[str]]:
         wanted = sa.select(ledger.c.session, ledger.c.edit).where(ledger.c.edit.is_not(None))
-        if but is not None:
-            wanted = wanted.where(ledger.c.session != digest(*but))
+        wanted = wanted.where(ledger.c.session != (but or ""))
 
         def look(connection: sa.Connection) -> list[set[str]]:
             found: dict[str, set[str]] = {}
@@ -163,38 +143,33 @@ class SQLSessions(SessionDirectory):
                 found.setdefault(session, set()).update(refs_in([unpack(edit)]))
             return list(found.values())
 
-        await make_tables(self.engine)
-        return [*await in_transaction(self.engine, look), *await self._refs_of_states()]
+        return await self._run(look)
+
+    def history(self, user_id: str, session_id: str) -> SQLAlchemyHistory:
+        """Return the history of a session."""
+        return SQLAlchemyHistory(self.engine, user_id=user_id, session_id=session_id)
 
     def states(self) -> SQLAlchemyStates:
         """Return the states of adapters in the database."""
         return SQLAlchemyStates(self.engine)
 
-    async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:
-        """Make a session of these changes, in one transaction.
-
-        Raises:
-            ConflictError: it exists.
-        """
-        await self.history(user_id, session_id).write(changes, at=0)
-
-    async def objects(self, user_id: str, session_id: str) -> dict[str, StoredObject]:
-        """Return the rows of a session, by their keys."""
+    def lost(
+        self, user_id: str, session_id: str, entries: Iterable[Entry], edits: Iterable[Edit]
+    ) -> list[RemovedObject]:
+        """Return the rows that a write removed and rewrote."""
         session = digest(user_id, session_id)
 
-        def look(connection: sa.Connection) -> dict[str, StoredObject]:
-            found: dict[str, StoredObject] = {}
-            for table in _OF_SESSIONS:
-                keys = [column.name for column in table.primary_key.columns]
-                for row in connection.execute(sa.select(table).where(table.c.session == session)):
-                    said = hashlib.sha256(repr(tuple(row)).encode())
-                    size = sum(len(value) for value in row if isinstance(value, bytes))
-                    where = _where(table, keys, [row._mapping[key] for key in keys])
-                    found[where] = StoredObject("row", size, said.hexdigest())
-            return found
+        def row(table: sa.Table, *keys: str, said: Any = None) -> RemovedObject:
+            size = 0 if said is None else len(pack(said))
+            action = "removed" if table is marks else "rewritten"
+            return RemovedObject("row", _where(table, [session, *keys]), size, action)
 
-        await make_tables(self.engine)
-        return await in_transaction(self.engine, look)
+        found = [row(sessions)]
+        for entry in entries:
+            key = digest(entry.key)
+            found.append(row(messages, key, said=entry.msg and entry.msg.to_dict()))
+            found += [row(marks, digest(mark), key) for mark in entry.marks]
+        return found + [row(ledger, name_digest(name_of(edit)), said=edit_to_dict(edit)) for edit in edits]
 
     async def remove(self, user_id: str, session_id: str) -> list[RemovedObject]:
         """Remove a session's rows from every table that has some, in one transaction; return which."""
@@ -205,13 +180,25 @@ class SQLSessions(SessionDirectory):
             mine = sessions.c.session == session
             connection.execute(sa.update(sessions).where(mine).values(number=sessions.c.number + 1))
             removed: list[RemovedObject] = []
-            for table in _OF_SESSIONS:
-                removed += _rows_of(connection, table, session)
+            for table in OF_SESSIONS:
+                keys = list(table.primary_key.columns)
+                size: Any = sa.literal(0)
+                for column in table.c:
+                    if isinstance(column.type, sa.LargeBinary):
+                        size = size + sa.func.coalesce(sa.func.length(column), 0)
+                held = sa.select(size, *keys).where(table.c.session == session).order_by(*keys)
+                removed += [
+                    RemovedObject("row", _where(table, values), int(bytes_))
+                    for bytes_, *values in connection.execute(held)
+                ]
                 connection.execute(sa.delete(table).where(table.c.session == session))
             return removed
 
+        return await self._run(remove, removes=True)
+
+    async def _run(self, work: Callable[[sa.Connection], T], *, removes: bool = False) -> T:
         await make_tables(self.engine)
-        return await in_transaction(self.engine, remove, removes=True)
+        return await in_transaction(self.engine, work, removes=removes)
 
     async def close(self) -> None:
         """Close the engine, if it was made here."""
@@ -219,72 +206,6 @@ class SQLSessions(SessionDirectory):
             await dispose(self.engine)
 
 
-def _rows_of(connection: sa.Connection, table: sa.Table, session: str) -> list[RemovedObject]:
-    """Return the rows of a session in a table: their keys and sizes."""
-    keys = list(table.primary_key.columns)
-    large = [
-        column for column in table.c if isinstance(column.type, sa.LargeBinary) or "BLOB" in str(column.type)
-    ]
-    size: Any = sa.literal(0)
-    for column in large:
-        size = size + sa.func.coalesce(sa.func.length(column), 0)
-    found = connection.execute(sa.select(size, *keys).where(table.c.session == session).order_by(*keys))
-    return [
-        RemovedObject("row", _where(table, [key.name for key in keys], values), int(bytes_))
-        for bytes_, *values in found
-    ]
-
-
-def _where(table: sa.Table, keys: Sequence[str], values: Sequence[Any]) -> str:
-    return " ".join([table.name, *(f"{key}={value}" for key, value in zip(keys, values, strict=True))])
-
-
-def standings(connection: sa.Connection, user_id: str) -> list[Standing]:
-    """Return where a user's sessions stand."""
-    wanted = sa.select(sessions.c.session_id, sessions.c.number, sessions.c.writes, sessions.c.size)
-    found = connection.execute(wanted.where(sessions.c.user_digest == digest(user_id)))
-    return [
-        Standing(from_bytes(name), WriteNumber(number, writes or ""), size)
-        for name, number, writes, size in found
-    ]
-
-
-def remove_session(connection: sa.Connection, user_id: str, session_id: str) -> None:
-    """Remove all of a session, and the texts of a `SQLAlchemyOffloadStore` of its own; tell nothing of it."""
-    session = digest(user_id, session_id)
-    # Its own row first: whoever writes to the session holds that until all is written.
-    for table in (sessions, *(table for table in _OF_SESSIONS if table is not sessions)):
-        connection.execute(sa.delete(table).where(table.c.session == session))
-    connection.execute(sa.delete(texts).where(texts.c.namespace == session))
-
-
-async def rewrite_file(engine: AsyncEngine, wait_seconds: float) -> list[RemovedObject]:
-    """Rewrite SQLite's file and empty its log, so that only what the tables hold is in them.
-
-    Args:
-        engine: over the file; of another database nothing is done.
-        wait_seconds: how long to wait for others who use it.
-
-    Raises:
-        ConflictError: others use it at the moment.
-    """
-    file = sqlite_file(engine)
-    if file is None:
-        return []
-
-    async def rewrite(_: object) -> bool:
-        async with engine.connect() as connection:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
-            was = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
-            await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * wait_seconds)}")
-            await connection.exec_driver_sql("VACUUM")
-            await connection.exec_driver_sql(f"PRAGMA busy_timeout={int(was)}")
-        return await empty_log(engine, wait_seconds)
-
-    try:
-        is_empty = await to_its_end(rewrite)
-    except DBAPIError as error:
-        raise ConflictError(f"{file} could not be rewritten: {error.orig}", number=0) from error
-    if not is_empty:
-        raise ConflictError(f"the log of {file} could not be emptied: others read it", number=0)
-    return [RemovedObject("file", str(file), file.stat().st_size, "rewritten")]
+def _where(table: sa.Table, keys: Iterable[Any]) -> str:
+    named = zip(table.primary_key.columns, keys, strict=True)
+    return " ".join([table.name, *(f"{column.name}={key}" for column, key in named)])

@@ -118,3 +118,5 @@ texts = Table(
     Column("data", _BYTES, nullable=False),
 )
 """Texts that left a view, in parts that every server takes. `stored_at`: seconds since the epoch."""
+OF_SESSIONS = [table for table in metadata.sorted_tables if "session" in table.c]
+"""The tables that hold something of a session."""
