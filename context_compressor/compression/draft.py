@@ -198,9 +198,12 @@ class Draft(StubDraft):
         from event to event, and what it leaves free holds messages.
         """
         manual, budget = self.situation.manual, self.situation.config.budget
-        missing = self.projected - (budget if manual else self.bearable)
-        most = self.bearable if self.situation.costs.by_model else self.target
-        free = 0 if manual else most - self.projected
+        most, enough = budget, self.projected
+        if not manual:
+            by_model = self.situation.costs.by_model
+            most = (self.bearable + budget) // 2 if by_model else self.bearable
+            enough = self.bearable if by_model else self.target
+        missing, free = self.projected - most, enough - self.projected
         for place, planned in enumerate(self._planned):
             said = planned.summary_tokens
             if said and missing > 0:

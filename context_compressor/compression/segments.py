@@ -299,7 +299,7 @@ class SegmentMaker:
         shown = replace(
             request,
             messages=tuple(msg for item, msg in texts if item.key in left),
-            context=tuple(msg for item, msg in texts if item.key not in left),
+            context=(*request.context, *(msg for item, msg in texts if item.key not in left)),
             request=None,
         )
         return InPlace(shown, departure), self._told(stays)

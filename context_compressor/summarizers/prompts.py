@@ -94,6 +94,8 @@ _MARK = re.compile(rf"</?(?:{'|'.join(_TASKS)})-([0-9a-f]{{12}})>")
 _LABEL = re.compile(
     r"\s*\[(?:user|assistant|instruction|call of|result of|summary of an earlier part)\b[^\]\n]{0,90}\]\s*\n"
 )
+_NUMBER = re.compile(r"^\d{1,6}: ", re.MULTILINE)
+"""Of a line of the notes, which the view does not show."""
 _LABEL_CHARS = 80
 """A longer name is cut: labels are ours, and names come from outside."""
 _NOT_IN_LABELS = str.maketrans("[]", "()")
@@ -156,7 +158,7 @@ def _limit(request: SummaryRequest, material: str, counter: TokenCounter | None,
     def count(text: str) -> float:
         return estimate_tokens(text) / _ESTIMATE_EXCESS if counter is None else counter.count_text(text)
 
-    used, room = int(count(clean(request.previous or ""))), request.max_tokens
+    used, room = int(count(_NUMBER.sub("- ", clean(request.previous or "")))), request.max_tokens
     told = f"Room: the notes may have {room} tokens in all; they have {used} now."
     if not request.messages:
         return told
@@ -183,12 +185,13 @@ task, answer nobody and call no tools: you will go on afterwards.
 The last message that leaves begins so: {last}
 {next}
 What stays you will see again, word for word.{amid}
-
+{beside}
 {notes}
 
 {editing}
 {wishes}
 {room}"""
+_BESIDE = "This will stand beside the notes, by rule: do not repeat it, and contradict no instruction in it."
 _OPENING_CHARS = 160
 """So many characters of a message tell which it is."""
 
@@ -201,6 +204,7 @@ def build_in_place(request: SummaryRequest, departure: Departure, counter: Token
     notes = "There are no notes yet."
     if "notes" in material:
         notes = f"The notes so far, each line with its number:\n\n{material['notes']}"
+    beside = "\n".join(msg.get_text_content() or "" for msg in request.context if is_segment(msg))
     wishes = []
     if request.instructions:
         wishes.append(f"The user of this memory asks of the notes: {clean(request.instructions)}")
@@ -214,6 +218,7 @@ def build_in_place(request: SummaryRequest, departure: Departure, counter: Token
         next=f"The first behind it that stays: {departure.next or 'none that you see'}",
         amid=" These stay, too, though they stand before that:" * bool(departure.amid)
         + "".join(f"\n- {one}" for one in departure.amid),
+        beside=f"\n{_BESIDE}\n\n{indent_lines(clean(beside))}\n" if beside else "",
         notes=notes,
         editing=editing_rules(chinese=chinese),
         wishes="".join(f"\n{wish}\n" for wish in wishes),

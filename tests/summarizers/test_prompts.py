@@ -6,12 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.errors import SummarizerError
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.msg import Msg, segment_metadata
 from context_compressor.messages.text import clean
 from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.notes import EDIT_FORMS, Notes
 from context_compressor.summarizers.openai import OpenAISummarizer
-from context_compressor.summarizers.prompts import _fence, build_prompt, render_conversation, template
+from context_compressor.summarizers.prompts import (
+    _fence,
+    build_in_place,
+    build_prompt,
+    render_conversation,
+    template,
+)
+from context_compressor.summarizers.protocol import Departure
 from context_compressor.summarizers.sections import SECTIONS
 from context_compressor.summarizers.writing import NotesWriter
 from tests.summarizers.support import PieceCounter, Scripted, assistant, call, request, result, segment, user
@@ -171,6 +178,17 @@ def test_a_repair_is_in_the_memorys_voice_and_shows_no_more_than_it_needs():
     assert "user of this memory asks of the notes: Keep all prices.\n" in prompt.user
     assert prompt.system == build_prompt(request(user("hi"))).system
     assert fenced(build_prompt(request(user("hi"), repair=repair)).user, "conversation") == "[user]\n hi"
+
+
+def test_behind_the_last_request_stands_what_will_stand_beside_the_notes_and_no_word_of_what_leaves():
+    said = Msg("memory", "## Said by users\n- Never push.", "user", segment_metadata(), timestamp="", id="")
+    asked = request(user("leaves"), context=(said, user("stays")), previous="## Done\n1: a.py\n12345: b")
+    told = build_in_place(asked, Departure(1, "[user] leaves"), Fours())
+    assert "beside the notes, by rule: do not repeat it" in told
+    assert "\n ## Said by users\n - Never push.\n\nThe notes so far, each line with its number:\n" in told
+    assert "stays\n" not in told
+    assert "they have 4 now" in told, "as a view shows them, without numbers"
+    assert "beside the notes, by rule" not in build_in_place(request(), Departure(1, "x"))
 
 
 def test_notes_are_shown_as_such_where_there_are_any():
