@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -281,12 +281,13 @@ class SegmentMaker:
         before = {item.key for item in self._items[:end]}
         stays = [item for item in self._stays if item.key in held]
         names = tool_names(item.source for item in seen)
-        amid = [opening_of(item.msg, names) for item in stays if item.key in before]
-        behind = (opening_of(item.msg, names) for item in stays if item.key not in before)
+        openings = {item.key: opening_of(item.msg, names) for item in seen}
+        amid = [openings[item.key] for item in stays if item.key in before]
+        behind = (_among(openings, item.key) for item in stays if item.key not in before)
         more = len(amid) - _MOST_NAMED
         departure = Departure(
             count=sum(item.kind == "message" for item in leaving),
-            last=opening_of(leaving[-1].msg, names),
+            last=_among(openings, leaving[-1].key),
             next=next(behind, ""),
             amid=(*amid[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])),
             before_tokens=sum(item.tokens for item in self._items if item.key in held),
@@ -379,6 +380,13 @@ def _notes_of(earlier: Sequence[SegmentEdit]) -> Notes:
         elif said := summary_of(edit.text, edit.standing, edit.notes):
             notes = notes.added(sendable(said))
     return notes
+
+
+def _among(openings: Mapping[ItemKey, str], key: ItemKey) -> str:
+    """Return how a message begins, and which it is of several that begin so."""
+    same = [one for one, opening in openings.items() if opening == openings[key]]
+    which = f" (number {same.index(key) + 1} of the {len(same)} that begin so)" if len(same) > 1 else ""
+    return openings[key] + which
 
 
 class _Said(NamedTuple):

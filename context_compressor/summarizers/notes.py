@@ -236,7 +236,8 @@ class _Edit(NamedTuple):
 
     kind: _Kind
     number: int
-    """Of the line that it names; 0 for none."""
+    """Of the line that it names; a line that is added names the last one that was, if no heading followed: it
+    belongs where that stands. 0 for none."""
     said: str
     section: SectionKey
     topic: str
@@ -255,7 +256,7 @@ def _edits_in(answer: str, *, plain: bool = False) -> Iterator[_Edit]:
     What is indented deeper goes on with an edit, and so does what stands right below and is none.
     """
     section: SectionKey = "done" if plain else "state"
-    topic, opened, is_below, indent = "", plain, False, 0
+    topic, opened, is_below, indent, named = "", plain, False, 0, 0
     edit: _Edit | None = None
     for raw in answer.splitlines():
         line, depth = raw.strip(), len(raw) - len(raw.lstrip())
@@ -276,10 +277,13 @@ def _edits_in(answer: str, *, plain: bool = False) -> Iterator[_Edit]:
             yield edit
         edit, is_below, indent = None, True, depth
         if key or heading:
-            section, topic = (key, "") if key else (section, heading[1] if heading else "")
+            section, topic, named = (key, "", 0) if key else (section, heading[1] if heading else "", named)
             opened = True
         else:
-            edit = _Edit("add" if is_more and opened else kind, number, said, section, topic, line)
+            kind = "add" if is_more and opened else kind
+            if kind in ("change", "behind"):
+                named, topic = number, ""
+            edit = _Edit(kind, number or named, said, section, topic, line)
             if kind == "drop":
                 yield edit
                 edit = None
@@ -328,7 +332,9 @@ class _Editing:
             found = self.faults if _TORN.match(edit.raw) else self.strays
             found.append(Faulty(edit.whole, "this is no edit", is_edit=found is self.faults))
         elif edit.kind == "add":
-            self._add(edit.said, edit.section, edit.topic)
+            beside = self._shown.get(edit.number)
+            section, topic = (beside.section, edit.topic or beside.topic) if beside else edit[3:5]
+            self._add(edit.said, section, topic)
         elif edit.kind == "behind" and edit.number in self._shown:
             self._add_behind(self._shown[edit.number], edit.said)
         elif line is None:
@@ -354,8 +360,10 @@ class _Editing:
 
     def _change(self, line: Line, edit: _Edit) -> None:
         said = edit.said
-        if said[0] in _MARKS and _ARROW.search(said):
-            ways = _exchanges(said, line.text)
+        arrow = _ARROW.search(said) if said[0] in _MARKS else None
+        ways = _exchanges(said, line.text) if arrow else []
+        # Another arrow may be the line's own, where it holds no such words.
+        if arrow and ("=>" in arrow[0] or any(times for _, times in ways)):
             once = [text for text, times in ways if times == 1]
             if not once:
                 why = f"line {line.number} does not hold these words" if ways else "this is no edit"

@@ -52,7 +52,7 @@ The headings, and what stands under them:
 {template}
 
 In ~12 "old words" => "new words", the old words stand in line 12 exactly once, as they stand there; quotes \
-within them need no escapes.
+within them need no escapes. A "+" behind an edit of line 12 adds to where that line stands.
 
 Rules:
 - Write in the language that the conversation is held in. Keep the headings as they are. What belongs to one \
