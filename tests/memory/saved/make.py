@@ -1,8 +1,9 @@
-"""Make the saved states beside this file: twelve invented sessions, with the views that their states give.
+"""Make the saved states beside this file: fourteen invented sessions, with the views that their states give.
 
-It was run once for each form of the saved state: form 1 stands in this folder, form 2 in `form_2`. The files
-are not to be made again: they stand for what users have on their disks. A new form gets new files beside
-these. What today's code saves is seen, and such new files are made, by
+It was run once for each form of the saved state: form 1 stands in this folder, form 2 in `form_2`, and in
+`notes` what form 2 holds since notes took the place of segments. The files are not to be made again: they
+stand for what users have on their disks. A new form gets new files beside these. What today's code saves is
+seen, and such new files are made, by
 
     python -m tests.memory.saved.make FOLDER
 
@@ -45,6 +46,7 @@ from context_compressor import (
 from context_compressor.messages import msg as messages_module
 from tests.memory.saved.sessions import (
     SESSIONS,
+    Editor,
     Model,
     Session,
     Store,
@@ -67,7 +69,7 @@ class Making:
         self.memory = CompressedMemory(
             config=CompressionConfig(**session.config),
             store=self.store,
-            summarizer=Model() if session.remote else None,
+            summarizer=model_of(session),
         )
         self._numbers = count(1)
 
@@ -88,6 +90,11 @@ class Making:
                 await self.memory.get_memory()
             await self.say(message)
         await self.memory.get_memory()
+
+
+def model_of(session: Session) -> Model | Editor | None:
+    """Return who writes in a session beside the rules."""
+    return (Editor() if session.edits else Model()) if session.remote else None
 
 
 def _time(number: int) -> str:
@@ -116,7 +123,7 @@ async def made(session: Session) -> dict[str, Any]:
     resumed = CompressedMemory(
         config=CompressionConfig(**session.config),
         store=InMemoryOffloadStore(texts),
-        summarizer=Model() if session.remote else None,
+        summarizer=model_of(session),
     )
     resumed.load_state_dict(state)
     view = await resumed.get_memory()

@@ -1,9 +1,10 @@
-"""The twelve invented sessions of the saved states: what is said in each, and what is done to the memory."""
+"""The invented sessions of the saved states: what is said in each, and what is done to the memory."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,6 +33,8 @@ class Session:
     config: Dict
     run: Callable[[Making], Awaitable[None]]
     remote: bool = field(default=False)
+    edits: bool = field(default=False)
+    """Whether the model answers with edits of the notes."""
 
 
 class Store(InMemoryOffloadStore):
@@ -64,6 +67,27 @@ class Model:
         if request.previous is not None:
             lines += ["- What an earlier summary told was done before that, and still holds."]
         lines += ["## Next", "The depots that are left are compared in the order of the list."]
+        return Summary("\n".join(lines), input_tokens=len(request.messages) * 50, output_tokens=80)
+
+
+class Editor:
+    """A model that answers with edits: it adds, says anew, exchanges and drops lines."""
+
+    remote = True
+    writes_edits = True
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        found = re.findall(r"M-\d+", " ".join(str(msg.content) for msg in request.messages))
+        lines = ["## Goal", "+ The depots' manifests are to agree with the invoices."]
+        if request.previous:
+            *_, last = numbers = re.findall(r"^(\d+): ", request.previous, re.MULTILINE)
+            lines = [f'~{last} "is next" => "was compared"', f"~{numbers[0]} All depots are to be compared."]
+            lines += [f"-{number}" for number in numbers[1:-6]]
+        lines += ["## Done", "### Depots"]
+        lines += [
+            f"+ {manifest}: its weight was 0, which is not allowed." for manifest in dict.fromkeys(found)
+        ]
+        lines += ["## State and next steps", f"+ What comes behind {found[-1] if found else 'that'} is next."]
         return Summary("\n".join(lines), input_tokens=len(request.messages) * 50, output_tokens=80)
 
 
@@ -362,6 +386,16 @@ async def model_summaries(making: Making) -> None:
     await making.memory.get_memory()
 
 
+async def notes(making: Making) -> None:
+    await making.go(user("Go through the depots. Never book a weight of 0; ask me first."))
+    await making.go(*work(1, 15, lines=8))
+    late, *_ = await making.say(user("Depot 16 is closed, leave it out."), marks="pinned")
+    await making.go(*work(17, 5, lines=8))
+    ids = [msg.id for msg in await making.memory.get_history()]
+    await making.memory.delete(ids[ids.index(late.id) + 1 :][:4])
+    await making.go(*work(22, 7, lines=8))
+
+
 SESSIONS = [
     Session(
         "merged_segments",
@@ -456,5 +490,19 @@ SESSIONS = [
         },
         model_summaries,
         remote=True,
+    ),
+    Session(
+        "notes_by_rules",
+        "One text of notes for several parts, by rules; of the newest part messages were deleted.",
+        {"max_total_tokens": 2_600, "keep_recent_count": 4},
+        notes,
+    ),
+    Session(
+        "notes_by_model",
+        "The same by a model that edits: lines added, said anew, exchanged, dropped; others by rules.",
+        {"max_total_tokens": 2_600, "keep_recent_count": 4, "background_ratio": None},
+        notes,
+        remote=True,
+        edits=True,
     ),
 ]
