@@ -1,4 +1,4 @@
-"""Ids and texts that nobody expects, over every backend: kept exactly, or refused by name."""
+"""Ids and texts that nobody expects, and many writers, over every backend: all kept, or refused by name."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from context_compressor import (
     SQLAlchemyOffloadStore,
 )
 from context_compressor.errors import InvalidMessageError
+from tests.backends.kept import KINDS as KEPT
 from tests.backends.kept import URLS, url_of
 
 pytestmark = pytest.mark.variants(1)
@@ -40,6 +41,9 @@ NAMES = [
     " ",
     "",
 ]
+PAIRS = [("a", "b:c"), ("a:b", "c"), ("a", "b"), ("b", "a"), ("A", "b:c"), ("a ", "b:c"), ("", "ab:c")]
+"""User and session, which are others if one runs them together, or folds their letters."""
+TEXTS = ["\0", "\ud83d\ude00", "\ud83d" + "x" + "\ude00", "é你\U0001f600", "'\"\\%_", "x" * 3_000_000]
 
 
 @pytest.fixture(params=KINDS)
@@ -82,6 +86,44 @@ async def test_ids_of_any_kind_are_kept_and_told_apart(opened: Any) -> None:
         assert [await store.read(ref) for ref in await store.refs()] == [f"text {number}"]
         assert await memory.delete([name]) == 1
         assert name not in [msg.id for msg in await memory.get_memory()]
+
+
+@pytest.mark.variants(5)
+async def test_users_and_sessions_are_told_apart(opened: Any) -> None:
+    base = uuid4().hex
+    memories = [opened(base + user, session)[0] for user, session in PAIRS]
+    for number, memory in enumerate(memories):
+        await memory.add(Msg("user", f"word {number}", "user", id="the same"), marks="m")
+    for number, memory in enumerate(memories):
+        assert [msg.content for msg in await memory.get_memory(mark="m")] == [f"word {number}"]
+
+
+@pytest.mark.variants(5)
+async def test_any_text_comes_back_as_it_was(opened: Any) -> None:
+    memory, _ = opened(uuid4().hex, "texts")
+    await memory.add([Msg("user", text, "user") for text in TEXTS])
+    assert [msg.content for msg in await memory.get_memory()] == TEXTS
+
+
+@pytest.mark.variants(4)
+@pytest.mark.parametrize("kind", [*KEPT, "psycopg"])
+async def test_many_writers_lose_nothing(kind: str, server: Callable[[str], int], tmp_path: Path) -> None:
+    """Over connections of their own, as processes have them; the first writes make the session, too."""
+    url, name = url_of(kind, server, tmp_path), uuid4().hex
+    made = SQLAlchemyMemory if kind in URLS else RedisMemory
+    memories: list[Any] = [made(url, session_id=name) for _ in range(4)]
+
+    async def write(number: int, memory: Any) -> None:
+        for step in range(10):
+            await memory.add(Msg("user", f"{number} {step}", "user"))
+
+    await asyncio.gather(*(write(number, memory) for number, memory in enumerate(memories)))
+    found = [str(msg.content) for msg in await memories[0].get_memory()]
+    assert len(found) == 40
+    for number in range(4):
+        assert [text for text in found if text[0] == str(number)] == [f"{number} {n}" for n in range(10)]
+    for memory in memories:
+        await memory.close()
 
 
 @pytest.mark.variants(5)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
 
-from context_compressor import CompressedMemory, FileOffloadStore, Msg, RedisMemory
+from context_compressor import CompressedMemory, Msg, RedisMemory
 from context_compressor.backends import batch
 from context_compressor.backends.admin.deletion import delete_session
 from context_compressor.backends.redis import history as backend
 from context_compressor.backends.redis.clients import Client
 from context_compressor.backends.redis.history import RedisHistory
-from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
+from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.memory.history import Add, Delete, Mark
 from tests.memory.contract import make_msg
 from tests.memory.history_contract import HistoryContract
@@ -64,26 +63,6 @@ async def words(memory: RedisMemory) -> list[Any]:
     return [entry.msg.content for entry in await memory.history.read() if entry.msg is not None]
 
 
-@everywhere
-async def test_sessions_and_users_are_apart_whatever_their_ids_hold(client: Client) -> None:
-    base = uuid4().hex
-    names = [
-        ("a", "b:c"),
-        ("a:b", "c"),
-        ("a", "b"),
-        ("{a}", "b"),
-        ("a}", "{b"),
-        ("*", "?"),
-        ("é" * 300, "\0\ud800"),
-    ]
-    memories = [RedisMemory(client, user_id=base + user, session_id=name) for user, name in names]
-    for number, memory in enumerate(memories):
-        await memory.add(Msg("user", f"word {number}", "user", id="the same"), marks="m")
-    for number, memory in enumerate(memories):
-        assert await words(memory) == [f"word {number}"]
-        assert len(await memory.get_memory(mark="m")) == 1
-
-
 @pytest.mark.parametrize("decodes", [True, False])
 async def test_any_text_comes_back_as_it_was_decoded_or_not(
     server: Callable[[str], int], decodes: bool
@@ -99,17 +78,6 @@ async def test_any_text_comes_back_as_it_was_decoded_or_not(
     await memory.close()
     assert await memory.size() == len(texts)  # the pool is the caller's
     await pool.disconnect()
-
-
-@everywhere
-async def test_of_two_writes_at_one_number_one_is_refused(client: Client) -> None:
-    history = RedisHistory(client, session_id=uuid4().hex)
-    await history.write([Add(make_msg("a"))])
-    for at in (1, 2, 3):
-        writes = [history.write([Add(make_msg(f"{at}-{n}"))], at=at) for n in range(2)]
-        done = await asyncio.gather(*writes, return_exceptions=True)
-        assert sorted(isinstance(one, ConflictError) for one in done) == [False, True]
-    assert (await history.head()).size == 4
 
 
 @everywhere
@@ -135,24 +103,6 @@ async def test_who_asks_first_need_not_ask_alone(server: Callable[[str], int]) -
     await client.aclose()
 
 
-async def test_many_writers_lose_nothing(server: Callable[[str], int]) -> None:
-    name = uuid4().hex
-    memories = [RedisMemory(port=server("redis"), session_id=name) for _ in range(4)]
-
-    async def write(number: int, memory: RedisMemory) -> None:
-        for step in range(25):
-            await memory.add(Msg("user", f"{number} {step}", "user"))
-
-    await asyncio.gather(*(write(number, memory) for number, memory in enumerate(memories)))
-    found = await words(memories[0])
-    assert len(found) == 100
-    for number in range(4):
-        mine = [text for text in found if text.startswith(f"{number} ")]
-        assert mine == [f"{number} {n}" for n in range(25)]
-    for memory in memories:
-        await memory.close()
-
-
 @everywhere
 async def test_a_session_lives_as_long_as_it_is_used_and_goes_whole(client: Client) -> None:
     prefix = uuid4().hex
@@ -172,32 +122,6 @@ async def test_without_a_time_to_live_nothing_ends(client: Client) -> None:
     prefix = uuid4().hex
     await RedisMemory(client, key_prefix=prefix).add(make_msg("a"))
     assert {await client.ttl(key) async for key in client.scan_iter(f"{prefix}*")} == {-1}
-
-
-async def test_another_process_shows_the_same_view(client: Client, tmp_path: Path) -> None:
-    name, store = uuid4().hex, FileOffloadStore(tmp_path / "texts")
-
-    def opened() -> CompressedMemory:
-        return CompressedMemory(RedisMemory(client, session_id=name), store=store, max_total_tokens=2_000)
-
-    memory = opened()
-    for number in range(60):
-        await memory.add(Msg("user", f"Order {number} was sent. " * 12, "user"))
-        view = await memory.get_memory()
-    assert memory.stats().events > 1
-    assert [msg.to_dict() for msg in await opened().get_memory()] == [msg.to_dict() for msg in view]
-
-
-@everywhere
-async def test_who_deletes_leaves_no_word_in_any_key(client: Client) -> None:
-    prefix = uuid4().hex
-    memory = RedisMemory(client, key_prefix=prefix)
-    await memory.add([Msg("user", "the secret word", "user", id="a"), make_msg("b")])
-    await memory.history.write([Delete(["a"])])
-    async for key in client.scan_iter(f"{prefix}*"):
-        kind = await client.type(key)
-        held = await (client.hgetall(key) if kind == b"hash" else client.zrange(key, 0, -1))
-        assert b"secret" not in repr(held).encode()
 
 
 @pytest.mark.parametrize("key_ttl", [None, 100])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -209,6 +210,14 @@ class HistoryContract:
         await fails(history, changes, at=number)
         await history.write(changes, at=(await history.head()).number)
         assert await ids_in(history) == "bc"
+
+    async def test_of_two_writes_at_one_number_one_is_refused(self, history: History) -> None:
+        at = await history.write(adds("a"))
+        for number in "bcd":
+            writes = [history.write([Add(make_msg(f"{number}{n}"))], at=at) for n in range(2)]
+            done = await asyncio.gather(*writes, return_exceptions=True)
+            assert sorted(isinstance(one, ConflictError) for one in done) == [False, True]
+            at = next(one for one in done if isinstance(one, int))
 
     async def test_changes_are_made_in_order(self, history: History) -> None:
         await history.write([*adds("ab"), Delete(["a"]), *adds("a"), Mark(["a"], add="x")])
