@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from rich.text import Text
@@ -110,12 +110,12 @@ class Target:
             yield sessions
 
     @asynccontextmanager
-    async def found(self) -> AsyncIterator[Found]:
-        """Give the session that is meant, and its texts."""
+    async def found(self) -> AsyncIterator[tuple[SessionInfo, History, OffloadStore | None]]:
+        """Give the session that is meant, its history, and its texts."""
         async with self.sessions() as sessions:
             info = await self._info(sessions)
             async with self.texts((info.user_id, info.session_id), is_read=True) as texts:
-                yield Found(info, sessions.history(info.user_id, info.session_id), texts)
+                yield info, sessions.history(info.user_id, info.session_id), texts
 
     async def _info(self, sessions: SessionDirectory) -> SessionInfo:
         """Return the session that is meant: where no user is given, the default one's, or else the only
@@ -187,14 +187,6 @@ class Target:
             return open_store(where, space, key_prefix=self.key_prefix, encryption_key=key, options=told)
         except (ValueError, TypeError) as error:
             raise CommandError(f"--store {shown_url(where)}: {error}") from None
-
-
-class Found(NamedTuple):
-    """A session that a target means."""
-
-    info: SessionInfo
-    history: History
-    texts: OffloadStore | None
 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:

@@ -49,12 +49,12 @@ def open_sessions(url: str, *, key_prefix: str = "") -> SessionDirectory:
     if scheme_of(url) in REDIS_SCHEMES:
         from context_compressor.backends.redis.sessions import RedisSessions
 
-        return RedisSessions.at(url, key_prefix)
+        return RedisSessions(url, key_prefix)
     if key_prefix:
         raise InvalidArgumentError("key_prefix: it is for Redis")
     from context_compressor.backends.sql.sessions import SQLSessions
 
-    return SQLSessions.at(_with_driver(url))
+    return SQLSessions(_with_driver(url))
 
 
 def sessions_of(base: object) -> tuple[SessionDirectory, str, str]:

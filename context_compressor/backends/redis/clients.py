@@ -137,3 +137,29 @@ async def make_ready(client: Client) -> None:
         )
     if isinstance(client, RedisCluster):
         await client.initialize()
+
+
+class Server:
+    """A Redis, by a client or a pool that stays the caller's, or by a URL, whose client `close` closes.
+
+    Args:
+        url_or_pool: as `RedisMemory` takes it.
+        key_prefix: what all keys begin with.
+        key_ttl: seconds after which what nobody reads or writes is gone; None: never.
+
+    Raises:
+        InvalidArgumentError: an argument is none of that.
+    """
+
+    def __init__(
+        self, url_or_pool: str | ConnectionPool | Client, key_prefix: str = "", key_ttl: int | None = None
+    ) -> None:
+        check_keys(key_prefix, key_ttl)
+        self._is_own = isinstance(url_or_pool, str)
+        self._client = client_for(url_or_pool) if isinstance(url_or_pool, str) else client_over(url_or_pool)
+        self._prefix, self._ttl = key_prefix, key_ttl
+
+    async def close(self) -> None:
+        """Close the client, if it was made here."""
+        if self._is_own:
+            await close(self._client)

@@ -10,14 +10,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 
 from context_compressor.backends.records import as_key, digest, pack_ascii, to_state, unpack_ascii
-from context_compressor.backends.redis.clients import (
-    Client,
-    check_keys,
-    client_for,
-    client_over,
-    close,
-    make_ready,
-)
+from context_compressor.backends.redis.clients import Client, Server, make_ready
 from context_compressor.backends.redis.scripts import digests_under, stem_under
 from context_compressor.errors import ConflictError, InvalidStateError
 
@@ -33,7 +26,7 @@ return 1
 """
 
 
-class RedisStates:
+class RedisStates(Server):
     """Keep what adapters know of conversations in Redis: `states=RedisStates(url)`.
 
     It may be the Redis of sessions and texts. Any number of processes may use it at once.
@@ -54,10 +47,7 @@ class RedisStates:
         key_prefix: str = "",
         key_ttl: int | None = None,
     ) -> None:
-        check_keys(key_prefix, key_ttl)
-        self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
-        self._client = self._own or client_over(url_or_pool)
-        self._prefix, self._ttl = key_prefix, key_ttl
+        super().__init__(url_or_pool, key_prefix, key_ttl)
         self._script = self._client.register_script(_EXCHANGE)
 
     async def get(self, key: str) -> dict[str, Any] | None:
@@ -121,11 +111,6 @@ class RedisStates:
         return sorted(
             to_state(_key_in, one, f"{name}state") for name, one in found.items() if one is not None
         )
-
-    async def close(self) -> None:
-        """Close the client, if it was made here."""
-        if self._own is not None:
-            await close(self._own)
 
     def _name(self, key: str) -> str:
         return f"{stem_under(self._prefix, digest(as_key(key)))}state"

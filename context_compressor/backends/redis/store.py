@@ -12,14 +12,7 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import OutOfMemoryError
 
 from context_compressor.backends.records import as_namespace, digest
-from context_compressor.backends.redis.clients import (
-    Client,
-    check_keys,
-    client_for,
-    client_over,
-    close,
-    make_ready,
-)
+from context_compressor.backends.redis.clients import Client, Server, make_ready
 from context_compressor.backends.redis.scripts import as_text, digests_under, stem_under
 from context_compressor.offload.packed import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText
@@ -43,7 +36,7 @@ return is_new
 _FORGET = "redis.call('HDEL', KEYS[2], ARGV[1]) return redis.call('HDEL', KEYS[1], ARGV[1])"
 
 
-class RedisOffloadStore(PackedOffloadStore):
+class RedisOffloadStore(Server, PackedOffloadStore):
     """Keep texts in Redis: two hashes for each namespace, of texts, and of their sizes and times.
 
     Args:
@@ -71,11 +64,10 @@ class RedisOffloadStore(PackedOffloadStore):
         max_bytes: int | None = None,
     ) -> None:
         key = as_namespace(namespace)
-        super().__init__(label_of(namespace), Packing(compress_above, encryption_key), max_bytes)
-        check_keys(key_prefix, key_ttl)
-        self._own = client_for(url_or_pool) if isinstance(url_or_pool, str) else None
-        self._client = self._own or client_over(url_or_pool)
-        self._prefix, self._ttl = key_prefix, key_ttl
+        PackedOffloadStore.__init__(
+            self, label_of(namespace), Packing(compress_above, encryption_key), max_bytes
+        )
+        Server.__init__(self, url_or_pool, key_prefix, key_ttl)
         self._write, self._delete = map(self._client.register_script, (_KEEP, _FORGET))
         self._be(key)
 
@@ -83,11 +75,6 @@ class RedisOffloadStore(PackedOffloadStore):
         self._namespace = namespace
         stem = stem_under(self._prefix, namespace)
         self._keys = [f"{stem}texts", f"{stem}stored"]
-
-    async def close(self) -> None:
-        """Close the client, if it was made here."""
-        if self._own is not None:
-            await close(self._own)
 
     def _is_full(self, error: Exception) -> bool:
         return isinstance(error, OutOfMemoryError)
@@ -144,7 +131,7 @@ class RedisOffloadStore(PackedOffloadStore):
         for name in await digests_under(self._client, self._prefix, "texts"):
             other = self if name == self._namespace else copy(self)
             if other is not self:
-                other._own, other.label = None, f"sha256:{name[:12]}"
+                other._is_own, other.label = False, f"sha256:{name[:12]}"
                 other._be(name)
             found.append(other)
         return found

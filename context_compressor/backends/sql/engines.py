@@ -350,3 +350,36 @@ async def make_tables(engine: AsyncEngine) -> None:
             f"the tables have version {found}, this release knows {SCHEMA_VERSION}: upgrade it"
         )
     _READY.add(engine)
+
+
+class Database:
+    """A database, by an engine that stays the caller's, or by a URL, whose engine `close` closes.
+
+    Raises:
+        InvalidArgumentError: it is neither.
+    """
+
+    def __init__(self, engine: AsyncEngine | str) -> None:
+        if not isinstance(engine, AsyncEngine | str):
+            raise InvalidArgumentError(
+                f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
+            )
+        self._is_own = isinstance(engine, str)
+        self._engine = engine_for(engine) if isinstance(engine, str) else engine
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine by which the database is asked."""
+        return self._engine
+
+    async def close(self) -> None:
+        """Close the engine, if it was made here."""
+        if self._is_own:
+            await dispose(self._engine)
+
+    async def _run(
+        self, work: Callable[[sa.Connection], T], *, is_write: bool = True, removes: bool = False
+    ) -> T:
+        """Run statements in a transaction of their own, where our tables are."""
+        await make_tables(self._engine)
+        return await in_transaction(self._engine, work, is_write=is_write, removes=removes)

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, SessionInfo
 from context_compressor.backends.records import digest, from_bytes, name_digest, pack, unpack
-from context_compressor.backends.sql.engines import (
-    dispose,
-    engine_for,
-    in_transaction,
-    make_tables,
-    sqlite_file,
-)
+from context_compressor.backends.sql.engines import Database, in_transaction, sqlite_file
 from context_compressor.backends.sql.history import SQLAlchemyHistory
 from context_compressor.backends.sql.states import SQLAlchemyStates
 from context_compressor.backends.sql.tables import OF_SESSIONS, ledger, marks, messages, sessions
 from context_compressor.compression.edits import Edit, edit_to_dict, name_of, refs_in
 from context_compressor.errors import InvalidArgumentError, shown_url, without_secrets
 from context_compressor.memory.history import Entry, Head
-
-T = TypeVar("T")
 
 _REMINDERS = {
     "sqlite": "backups of the file, and blocks of the disk that were given back",
@@ -36,33 +28,24 @@ _ANSWER_SECONDS = 30.0
 """How long a connection may take: what listens there may be no database, and never answer."""
 
 
-class SQLSessions(SessionDirectory):
+class SQLSessions(Database, SessionDirectory):
     """The sessions of a database.
 
     Args:
-        engine: by which to ask.
-        is_own: whether `close` closes it.
+        engine: by which to ask, or a URL; a file that is not there is not made.
+
+    Raises:
+        InvalidArgumentError: there is no such driver, or no directory for such a file.
     """
 
-    def __init__(self, engine: AsyncEngine, *, is_own: bool) -> None:
-        self.engine = engine
-        self._is_own = is_own
+    def __init__(self, engine: AsyncEngine | str) -> None:
+        super().__init__(engine)
+        engine, file = self.engine, sqlite_file(self.engine)
+        if file is not None and not file.parent.is_dir():
+            raise InvalidArgumentError(f"{file}: there is no directory {file.parent}")
         self._url = engine.url.render_as_string(hide_password=False)
         self.place = shown_url(self._url)
         self.reminders = [_REMINDERS.get(engine.dialect.name, _OTHERWISE)]
-
-    @classmethod
-    def at(cls, url: str) -> SQLSessions:
-        """Return the sessions behind a URL. A file that is not there is not made.
-
-        Raises:
-            InvalidArgumentError: there is no such driver, or no such file.
-        """
-        engine = engine_for(url)
-        file = sqlite_file(engine)
-        if file is not None and not file.parent.is_dir():
-            raise InvalidArgumentError(f"{file}: there is no directory {file.parent}")
-        return cls(engine, is_own=True)
 
     @classmethod
     def beside(cls, history: SQLAlchemyHistory) -> tuple[SQLSessions, str, str]:
@@ -72,8 +55,7 @@ class SQLSessions(SessionDirectory):
                 "base: it writes in a caller's transaction; give a memory over an engine or a URL"
             )
         row: dict[str, Any] = history._row
-        made = cls(history._engine, is_own=False)
-        return made, from_bytes(row["user_id"]), from_bytes(row["session_id"])
+        return cls(history._engine), from_bytes(row["user_id"]), from_bytes(row["session_id"])
 
     async def check(self, *, may_make: bool = False) -> None:
         """Look whether the database can be reached and has our tables; nothing is made.
@@ -195,15 +177,6 @@ class SQLSessions(SessionDirectory):
             return removed
 
         return await self._run(remove, removes=True)
-
-    async def _run(self, work: Callable[[sa.Connection], T], *, removes: bool = False) -> T:
-        await make_tables(self.engine)
-        return await in_transaction(self.engine, work, removes=removes)
-
-    async def close(self) -> None:
-        """Close the engine, if it was made here."""
-        if self._is_own:
-            await dispose(self.engine)
 
 
 def _where(table: sa.Table, keys: Iterable[Any]) -> str:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.records import as_key, digest, from_bytes, pack, to_bytes, to_state, unpack
-from context_compressor.backends.sql.engines import dispose, engine_for, in_transaction, make_tables
+from context_compressor.backends.sql.engines import Database
 from context_compressor.backends.sql.tables import states
 from context_compressor.backends.sql.write import Again
-from context_compressor.errors import InvalidArgumentError, InvalidStateError
-
-T = TypeVar("T")
+from context_compressor.errors import InvalidStateError
 
 
-class SQLAlchemyStates:
+class SQLAlchemyStates(Database):
     """Keep what adapters know of conversations in a database: `states=SQLAlchemyStates(url)`.
 
     It may be the database of sessions and texts. Any number of processes may use it at once.
@@ -31,14 +28,6 @@ class SQLAlchemyStates:
     Raises:
         InvalidArgumentError: it is neither.
     """
-
-    def __init__(self, engine: AsyncEngine | str) -> None:
-        if not isinstance(engine, AsyncEngine | str):
-            raise InvalidArgumentError(
-                f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
-            )
-        self._own = engine_for(engine) if isinstance(engine, str) else None
-        self._engine = self._own if isinstance(engine, str) else engine
 
     async def get(self, key: str) -> dict[str, Any] | None:
         """Return what was set under a key, or None.
@@ -88,27 +77,18 @@ class SQLAlchemyStates:
             except IntegrityError as error:
                 raise Again from error
 
-        await self._run(write)
+        await self._run(write, removes=True)
 
     async def delete(self, key: str) -> None:
         """Remove the state under a key; there may be none."""
-        await self._run(lambda connection: connection.execute(sa.delete(states).where(_is(key))))
+        removed = sa.delete(states).where(_is(key))
+        await self._run(lambda connection: connection.execute(removed), removes=True)
 
     async def keys(self) -> list[str]:
         """Return the keys that have a state, sorted."""
         wanted = sa.select(states.c.key)
         found = await self._run(lambda connection: connection.execute(wanted).scalars().all(), is_write=False)
         return sorted(map(from_bytes, found))
-
-    async def close(self) -> None:
-        """Close the engine, if it was made here."""
-        if self._own is not None:
-            await dispose(self._own)
-
-    async def _run(self, work: Callable[[sa.Connection], T], *, is_write: bool = True) -> T:
-        assert self._engine is not None
-        await make_tables(self._engine)
-        return await in_transaction(self._engine, work, is_write=is_write, removes=is_write)
 
 
 def _is(key: str) -> sa.ColumnElement[bool]:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from copy import copy
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from context_compressor.backends.records import as_namespace, digest
-from context_compressor.backends.sql.engines import dispose, engine_for, in_transaction, is_full, make_tables
+from context_compressor.backends.sql.engines import Database, is_full
 from context_compressor.backends.sql.tables import texts
-from context_compressor.errors import InvalidArgumentError
 from context_compressor.offload.packed import PackedOffloadStore, Packing, digits, label_of
 from context_compressor.offload.store import REF_PREFIX, StoredText
-
-T = TypeVar("T")
 
 _PART_BYTES = 1_000_000
 """Of one row: servers bound what they take at once, MariaDB at 16 MB unless told otherwise."""
 
 
-class SQLAlchemyOffloadStore(PackedOffloadStore):
+class SQLAlchemyOffloadStore(Database, PackedOffloadStore):
     """Keep texts in a database, in parts of a megabyte.
 
     Args:
@@ -48,29 +44,11 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         max_bytes: int | None = None,
     ) -> None:
         key = as_namespace(namespace)
-        super().__init__(label_of(namespace), Packing(compress_above, encryption_key), max_bytes)
-        if not isinstance(engine, AsyncEngine | str):
-            raise InvalidArgumentError(
-                f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
-            )
+        PackedOffloadStore.__init__(
+            self, label_of(namespace), Packing(compress_above, encryption_key), max_bytes
+        )
+        Database.__init__(self, engine)
         self._namespace = key
-        self._own = engine_for(engine) if isinstance(engine, str) else None
-        self._engine = engine if isinstance(engine, AsyncEngine) else self._own
-
-    async def close(self) -> None:
-        """Close the engine, if it was made here."""
-        if self._own is not None:
-            await dispose(self._own)
-
-    @property
-    def engine(self) -> AsyncEngine:
-        """The engine by which the store asks."""
-        assert self._engine is not None
-        return self._engine
-
-    async def _run(self, work: Callable[[sa.Connection], T], *, removes: bool = False) -> T:
-        await make_tables(self.engine)
-        return await in_transaction(self.engine, work, removes=removes)
 
     def _is_full(self, error: Exception) -> bool:
         return is_full(error)
@@ -133,7 +111,7 @@ class SQLAlchemyOffloadStore(PackedOffloadStore):
         if namespace == self._namespace:
             return self
         other = copy(self)
-        other._namespace, other._own, other.label = namespace, None, f"sha256:{namespace[:12]}"
+        other._namespace, other._is_own, other.label = namespace, False, f"sha256:{namespace[:12]}"
         return other
 
     def is_of(self, user_id: str, session_id: str) -> bool:
