@@ -41,7 +41,8 @@ _PAUSE = 10.0
 """A file that cannot be used is tried again after so many times the time that trying took: 50 seconds after
 a lock was waited for, at once after an error that costs nothing."""
 
-_FILE_ERRORS = (sqlite3.Error, OSError, DamagedError, NotAnIndexError)
+_FILE_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError, DamagedError, NotAnIndexError)
+"""What a file may raise; of a damaged one Python cannot even decode the names of its tables."""
 
 ReadTexts = Callable[[Sequence[str]], Iterable[Document]]
 """Returns the texts of messages, by their keys, in any order.
@@ -199,12 +200,7 @@ class SearchIndex:
                 return result
         if self._memory is None:
             self._memory = Storage(None)
-        try:
-            return step(self._memory)
-        except _FILE_ERRORS as error:
-            if error is not texts.error:
-                self._close_memory()
-            raise
+        return step(self._memory)
 
     def _act(self, path: Path, action: Callable[[Storage], _T], texts: _Texts | None = None) -> _T:
         """Act on the file; where it is damaged, or replaced meanwhile, on a new one."""
@@ -277,16 +273,10 @@ class SearchIndex:
         return added
 
     def _erase(self, is_gone: Callable[[bytes], bool]) -> None:
-        """Take messages out of memory and the file, by the stamps of their keys.
-
-        Where that fails drop the memory, delete the file.
-        """
+        """Take messages out of memory and file, by the stamps of their keys; delete a file that refuses."""
         self._reader.clear()
         if self._memory is not None:
-            try:
-                _remove(self._memory, is_gone)
-            except _FILE_ERRORS:
-                self._close_memory()
+            _remove(self._memory, is_gone)
         if self._path is None:
             return
         try:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from hashlib import blake2b
 from operator import xor
 from pathlib import Path
@@ -17,7 +17,7 @@ from zlib import crc32
 
 from context_compressor.offload.folders import make_directory
 
-VERSION = 6
+VERSION = 7
 """Of terms, passages and tables, as `user_version`: a file of another version is written anew."""
 
 APPLICATION = 0x63746678
@@ -36,10 +36,16 @@ _ENVIRONMENT = {"BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PERM
 # Without `content` and sizes of rows the table holds terms and nothing else.
 _TABLES = """
 CREATE TABLE messages (first INTEGER PRIMARY KEY, stamp BLOB NOT NULL, sizes BLOB NOT NULL);
-CREATE TABLE state (records INTEGER NOT NULL, terms INTEGER NOT NULL);
-INSERT INTO state VALUES (0, 0);
+CREATE TABLE state (checksum INTEGER NOT NULL);
+INSERT INTO state VALUES (0);
 CREATE VIRTUAL TABLE terms USING fts5(term, content='', columnsize=0, detail=none, tokenize='ascii');
 """
+_CONTENTS = """
+SELECT first, CAST(stamp || sizes AS BLOB) FROM messages
+UNION ALL SELECT id, block FROM terms_data
+UNION ALL SELECT pgno, CAST(segid || term AS BLOB) FROM terms_idx
+"""
+"""All that the tables hold, those in which FTS5 keeps its terms among them."""
 
 
 Entry = tuple[str, str]
@@ -72,11 +78,6 @@ class Record:
     def end(self) -> int:
         """The row after the last; a message without passages has one row to itself."""
         return self.first + max(len(self.sizes), 1)
-
-    @cached_property
-    def checksum(self) -> int:
-        """A checksum of all that it says."""
-        return crc32(self.stamp + self.sizes, self.first & 0xFFFFFFFF)
 
 
 @dataclass(slots=True)
@@ -137,10 +138,8 @@ def is_damaged(path: Path, error: Exception) -> bool:
 
     Where the error does not tell, as one in a statement does not, the file is read and tried.
     """
-    if isinstance(error, DamagedError):
-        return True
     if not isinstance(error, sqlite3.Error):
-        return False
+        return isinstance(error, DamagedError | UnicodeDecodeError)
     if _kind_of(error) in _DAMAGE or _is_of_environment(error):
         return _kind_of(error) in _DAMAGE
     try:
@@ -149,8 +148,8 @@ def is_damaged(path: Path, error: Exception) -> bool:
             storage.rows_with("a")
     except sqlite3.Error as found:
         return not _is_of_environment(found)
-    except (DamagedError, NotAnIndexError, OSError) as found:
-        return isinstance(found, DamagedError)
+    except (DamagedError, UnicodeDecodeError, NotAnIndexError, OSError) as found:
+        return isinstance(found, DamagedError | UnicodeDecodeError)
     return False
 
 
@@ -179,7 +178,6 @@ class Storage:
         self._path = path
         self._inode = None if path is None else _make_file(path)
         self._version: int | None = None  # SQLite's `data_version` as of our last transaction
-        self._sum = 0  # of the records
         self._connection = sqlite3.connect(
             ":memory:" if path is None else path,
             timeout=LOCK_SECONDS,
@@ -234,15 +232,12 @@ class Storage:
         """Return the records of all messages, by their stamps.
 
         Raises:
-            DamagedError: records or terms do not match their checksums.
+            DamagedError: the contents do not match their checksum.
         """
-        rows = self._connection.execute("SELECT first, stamp, sizes FROM messages ORDER BY first")
-        records = [Record(*row) for row in rows]
-        sums = self._connection.execute("SELECT records, terms FROM state").fetchone()
-        self._sum = _checksum(records)
-        if sums != (self._sum, self._sum_of_terms()):
+        if self._one("SELECT checksum FROM state") != self._checksum():
             raise DamagedError("its contents do not match their checksum")
-        return {record.stamp: record for record in records}
+        rows = self._connection.execute("SELECT first, stamp, sizes FROM messages ORDER BY first")
+        return {record.stamp: record for record in (Record(*row) for row in rows)}
 
     def rows_with(self, term: str, *, is_beginning: bool = False) -> list[int]:
         """Return the rows that hold a term, or a term that begins so."""
@@ -259,7 +254,6 @@ class Storage:
             "INSERT INTO terms (rowid, term) VALUES (?, ?)",
             ((record.first + number, " ".join(found)) for number, found in enumerate(terms) if found),
         )
-        self._sum ^= record.checksum
 
     def remove(self, records: Collection[Record]) -> None:
         """Take messages out, so that nothing in the file tells what terms they had.
@@ -269,7 +263,11 @@ class Storage:
         """
         rows = {row for record in records for row in range(record.first, record.end)}
         held: dict[int, list[str]] = {}
-        for row, term in self._connection.execute("SELECT doc, term FROM temp.instances"):
+        bounds = min(rows), max(rows)
+        found = self._connection.execute(
+            "SELECT doc, term FROM temp.instances WHERE doc BETWEEN ? AND ?", bounds
+        )
+        for row, term in found:
             if row in rows:
                 held.setdefault(row, []).append(term)
         self._connection.executemany(
@@ -279,7 +277,6 @@ class Storage:
         self._connection.executemany(
             "DELETE FROM messages WHERE first = ?", ((record.first,) for record in records)
         )
-        self._sum ^= _checksum(records)
         self.merge()
 
     def merge(self) -> None:
@@ -287,12 +284,11 @@ class Storage:
         self._connection.execute("INSERT INTO terms (terms) VALUES ('optimize')")
 
     def seal(self) -> None:
-        """Write the checksums, last in a transaction that writes."""
+        """Write the checksum, last in a transaction that writes."""
         # FTS5 holds back what is new; at a savepoint it writes it.
         self._connection.execute("SAVEPOINT written")
         self._connection.execute("RELEASE written")
-        sums = self._sum, self._sum_of_terms()
-        self._connection.execute("UPDATE state SET records = ?, terms = ?", sums)
+        self._connection.execute("UPDATE state SET checksum = ?", (self._checksum(),))
 
     def _open(self) -> None:
         for setting in (
@@ -326,18 +322,19 @@ class Storage:
             raise DamagedError("it is of another version")
         return True
 
-    def _sum_of_terms(self) -> int:
-        """Return a checksum of all that FTS5 has written; 1 ms for the index of a million tokens."""
-        checksum = 0
-        for number, block in self._connection.execute("SELECT id, block FROM terms_data ORDER BY id"):
-            checksum = crc32(block, checksum ^ (number & 0xFFFFFFFF))
-        for row in self._connection.execute("SELECT segid, term, pgno FROM terms_idx"):
-            checksum = crc32(repr(row).encode(), checksum)
-        return checksum
+    def _checksum(self) -> int:
+        """Return a checksum of all that is there; some ms for the index of a million tokens."""
+        rows = self._connection.execute(_CONTENTS)
+        try:
+            return reduce(xor, (crc32(content, number) for number, content in rows), 0)
+        except TypeError as error:
+            raise DamagedError("its tables hold something else") from error
 
     def _one(self, statement: str) -> int:
-        value = self._connection.execute(statement).fetchone()[0]
-        return int(value)
+        (value,) = self._connection.execute(statement).fetchone() or (None,)
+        if not isinstance(value, int):
+            raise DamagedError(f"{statement} gives no number")
+        return value
 
 
 def discard_file(path: Path) -> None:
@@ -350,10 +347,6 @@ def discard_file(path: Path) -> None:
     _refuse_other(path)
     for name in (path, path.with_name(f"{path.name}-journal")):
         name.unlink(missing_ok=True)
-
-
-def _checksum(records: Iterable[Record]) -> int:
-    return reduce(xor, (record.checksum for record in records), 0)
 
 
 def _make_file(path: Path) -> tuple[int, int]:

@@ -57,6 +57,17 @@ def test_garbage_is_written_anew(tmp_path: Path, seed: int, caplog: pytest.LogCa
     assert history.reads == []
 
 
+@pytest.mark.parametrize("said", [b"CREATE TABLE messages", b"CREATE VIRTUAL TABLE terms", b"stamp BLOB"])
+def test_tables_that_cannot_be_read_are_written_anew(tmp_path: Path, said: bytes) -> None:
+    """What SQLite says of them cannot even be decoded."""
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    path.write_bytes(path.read_bytes().replace(said, said[:2] + b"\xe5" * 3 + said[5:]))
+    index = SearchIndex(path)
+    check(index, history)
+    assert index.path == path
+
+
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 512, 700, 3000, -1, -600])
 def test_a_truncated_file_is_written_anew(tmp_path: Path, size: int) -> None:
     path = tmp_path / "i.sqlite3"
