@@ -99,7 +99,8 @@ class Shown:
         if (amount := _AMOUNT.fullmatch(plain)) and len(plain) <= _MAX_NUMBER_CHARS:
             return self._counts(*amount.groups())
         return (
-            self._stands(plain)
+            not plain
+            or self._stands(plain)
             or self._is_date(plain)
             or (re.search("[a-z]", plain) is not None and _joins(plain, r"[/\\.:#@]", self._stands))
             or self._is_range(plain)

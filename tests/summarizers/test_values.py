@@ -53,7 +53,7 @@ def doubted(text: str) -> list[str]:
         "订单DD20250117的电话13800138000",
         "port=5432, port:5432, (5432), **5432**, `5432`",
         "a value that is cut short, src/uti…, …dec/ba92 and 471 …",
-        r"the call of sed: s/a/\n\told_name(/g",
+        r"the call of sed: s/a/\n\told_name(/g, lines joined by \n\n",
     ],
 )
 def test_what_can_be_put_together_from_what_stands_there_has_no_mark(right: str):
