@@ -82,10 +82,12 @@ class Document:
     def reject(self, error: UnreadableError, line: int | None = None) -> None:
         """Note a value that cannot be read, and why; the line counts where each value has its own.
 
-        In a single value the error may name the message that is at fault; the line is where that begins.
+        In a single value the error may name the message that is at fault; the line is where that begins, if the
+        value is no other's wrapper.
         """
         if not self.is_lines:
-            line = None if error.message is None else _line_of_message(self._whole_text(), error.message)
+            is_told = error.message is not None and not self.is_opened
+            line = _line_of_message(self._whole_text(), error.message or 0) if is_told else None
         self.problems.append(error.at(self.name, line))
 
     @contextmanager

@@ -60,6 +60,9 @@ def test_a_silent_message_of_a_list_is_told_by_its_line_and_the_others_are_read(
     (session,) = (reading := read_value([*CHAT, {"role": "assistant", "content": None}])).sessions
     assert session.messages == CHAT
     assert [str(problem)[:31] for problem in reading.problems] == ["f, line 1: messages[2]: says no"]
+    # What is wrapped stands somewhere in the file: no line is told, rather than a wrong one.
+    (problem,) = read_value([[*CHAT, {"role": "assistant", "content": None}]]).problems
+    assert str(problem).startswith("f: messages[2]: says nothing")
 
 
 def test_a_session_that_is_refused_counts_as_all_that_it_holds():
