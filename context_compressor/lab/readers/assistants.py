@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from context_compressor.lab.readers import anthropic
+from context_compressor.lab.readers.apis import add_assistant, add_user
 from context_compressor.lab.readers.session import Format
 from context_compressor.lab.readers.tables import (
     TableReader,
@@ -228,15 +228,11 @@ droid = TableReader(
     {
         "session_start": (names("id"),),
         "message of user": (
-            lambda transcript, record, line: anthropic.add_user(
-                transcript, pick(record, "message.content"), line
-            ),
+            lambda transcript, record, line: add_user(transcript, pick(record, "message.content"), line),
         ),
         "message of assistant": (
             begins,
-            lambda transcript, record, line: anthropic.add_assistant(
-                transcript, pick(record, "message.content"), line
-            ),
+            lambda transcript, record, line: add_assistant(transcript, pick(record, "message.content"), line),
         ),
         "compaction_state": (compacts("summaryText"),),
         "text of user": (says("user", "text"),),

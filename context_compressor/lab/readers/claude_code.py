@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from context_compressor.lab.readers import anthropic as blocks
+from context_compressor.lab.readers.apis import add_assistant, add_user, blocks_of
 from context_compressor.lab.readers.documents import Document
 from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, Session, UnreadableError
@@ -114,7 +114,7 @@ def _read_record(line: int, value: Any) -> _Record:
         message = as_object(value.get("message"), "message: expected an object")
         if "parts" in message and "content" not in message:
             raise UnreadableError("message.parts: looks like a session of Qwen Code, which is not read")
-        blocks.blocks_of(message.get("content"))
+        blocks_of(message.get("content"))
         record.message_id = text_in(message, "id") or None
         if value.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
             record.kind = API_ERRORS
@@ -286,9 +286,9 @@ class _ClaudeCode(Reader):
                 continue
             with document.reading(transcript, record.line):
                 if record.role == "assistant":
-                    blocks.add_assistant(transcript, record.content, record.line, record.message_id)
+                    add_assistant(transcript, record.content, record.line, record.message_id)
                 else:
-                    blocks.add_user(transcript, record.content, record.line)
+                    add_user(transcript, record.content, record.line)
         for what, count in left_out.items():
             transcript.leave_out(what, count)
         return self.session(document, transcript, name)

@@ -6,18 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from context_compressor.lab.readers import (
-    agentscope,
-    anthropic,
-    assistants,
-    claude_code,
-    codex,
-    coding_agents,
-    frameworks,
-    langchain,
-    openai_chat,
-    openai_responses,
-)
+from context_compressor.lab.readers import apis, assistants, claude_code, coding_agents, frameworks
 from context_compressor.lab.readers.documents import Document
 from context_compressor.lab.readers.session import Format, UnreadableError
 from context_compressor.lab.readers.tables import is_there, pick
@@ -26,9 +15,11 @@ from context_compressor.lab.readers.transcript import dicts_in, first_in
 READERS = {
     reader.format: reader
     for reader in (
-        *(claude_code.READER, codex.READER),
-        *(*assistants.READERS, *coding_agents.READERS, *frameworks.READERS),
-        *(agentscope.READER, langchain.READER, openai_responses.READER, anthropic.READER, openai_chat.READER),
+        *(claude_code.READER, coding_agents.codex),
+        *assistants.READERS,
+        *coding_agents.READERS,
+        *frameworks.READERS,
+        *apis.READERS,
     )
 }
 """Every reader, the plainest format last: others resemble it, and of equal claims the first counts."""

@@ -82,8 +82,8 @@ class Document:
     def reject(self, error: UnreadableError, line: int | None = None) -> None:
         """Note a value that cannot be read, and why; the line counts where each value has its own.
 
-        In a single value the error may name the message that is at fault; the line is where that begins, if the
-        value is no other's wrapper.
+        In a single value the error may name the message that is at fault; the line is where that begins, save
+        where the value wraps another one.
         """
         if not self.is_lines:
             is_told = error.message is not None and not self.is_opened

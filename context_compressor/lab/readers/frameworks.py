@@ -1,4 +1,4 @@
-"""Messages of frameworks and benchmarks, by tables.
+"""Messages of frameworks and benchmarks, most by tables.
 
 The tables follow what these programs' own sources write: `events/serialization/event.py` of OpenHands and
 `sdk/event` of its SDK, `types.py` of SWE-agent, `_chat_message.py` of Inspect, `messages.py` of Pydantic AI
@@ -7,10 +7,14 @@ and of AutoGen's AgentChat. That of ShareGPT follows the data sets that have its
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.lab.readers.documents import load
-from context_compressor.lab.readers.session import Format, UnreadableError
+from context_compressor.errors import InvalidMessageError
+from context_compressor.lab.readers.apis import CALLS_OF_CHAT, speaks_chat
+from context_compressor.lab.readers.documents import Document, Numbered, load
+from context_compressor.lab.readers.reader import Reader
+from context_compressor.lab.readers.session import Format, Session, UnreadableError
 from context_compressor.lab.readers.tables import (
     TableReader,
     answers,
@@ -30,7 +34,20 @@ from context_compressor.lab.readers.tables import (
     text_of,
     thinks,
 )
-from context_compressor.lab.readers.transcript import Transcript, dicts_in, text_in, text_part
+from context_compressor.lab.readers.transcript import (
+    Part,
+    Transcript,
+    as_object,
+    content_blocks,
+    dicts_in,
+    first_in,
+    kind_of,
+    text_in,
+    text_part,
+    to_part,
+    to_parts,
+)
+from context_compressor.messages.msg import Msg
 
 # OpenHands: a trajectory of actions and observations, or the events of its SDK
 
@@ -302,4 +319,320 @@ sharegpt = TableReader(
     Format.SHAREGPT, lambda record: text_in(record, "from") or None if "value" in record else None, _FROM
 )
 
-READERS = (openhands, swe_agent, inspect, pydantic_ai, autogen, sharegpt)
+# LangChain: `messages_to_dict`, `dumpd` or `model_dump`; in lists, in a state, or one per line
+
+_KINDS = {kind: kind for kind in ("human", "ai", "tool", "system", "function", "chat", "remove")}
+_CLASSES = {f"{kind.capitalize()}Message": kind for kind in _KINDS} | {"AIMessage": "ai"}
+_KINDS |= {f"{name}Chunk": kind for name, kind in _CLASSES.items()}
+_ROLES = {"human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "system": "system"}
+_CALL_BLOCKS = ("tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta")
+"""Content blocks that repeat what `tool_calls` says."""
+_HOLDERS = ("messages", "values", "channel_values", "kwargs")
+
+
+def _first(value: Any) -> Any:
+    try:
+        items = _unwrap(value)
+    except UnreadableError:
+        return None
+    return items[0] if items else None
+
+
+def _fields(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return the kind and the fields of a message; None where it is none."""
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    held: Any = None
+    if kind == "constructor" and isinstance(value.get("id"), list) and value["id"]:
+        name = str(value["id"][-1])
+        kind, held = _CLASSES.get(name.removesuffix("Chunk")), value.get("kwargs")
+    elif isinstance(kind, str):
+        kind = _KINDS.get(kind)
+        flat = value if "content" in value and "role" not in value else None
+        held = value["data"] if isinstance(value.get("data"), dict) else flat
+        if kind == "chat" and held is None and "content" in value:
+            held = value
+    if not isinstance(kind, str) or not isinstance(held, dict):
+        return None
+    return kind, held
+
+
+def _unwrap(value: Any) -> list[Any]:
+    """Return the list that a state, a checkpoint or an object holds."""
+    for _ in range(len(_HOLDERS)):
+        if isinstance(value, list):
+            return value
+        if not isinstance(value, dict):
+            break
+        value = next((value[key] for key in _HOLDERS if key in value), None)
+    raise UnreadableError("expected a list of LangChain messages, or an object that holds one")
+
+
+def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: str | None) -> None:
+    more = data.get("additional_kwargs")
+    more = more if isinstance(more, dict) else {}
+    transcript.close()
+    transcript.reply(line, name=name)
+    transcript.think(text_in(more, "reasoning_content"), line)
+    blocks = content_blocks(data.get("content"), "blocks")
+    for block in blocks:
+        reasoning = _reasoning(block)
+        if reasoning is not None:
+            transcript.think(reasoning, line)
+        elif block.get("type") not in _CALL_BLOCKS:
+            transcript.speak([to_part(block)], line)
+    calls = dicts_in(data.get("tool_calls")) + dicts_in(data.get("invalid_tool_calls"))
+    for call in calls:
+        transcript.call(text_in(call, "id"), text_in(call, "name"), _arguments(call), line)
+    if not calls:
+        _add_raw_calls(transcript, more, blocks, line)
+    transcript.close()
+
+
+def _add_raw_calls(transcript: Transcript, more: dict[str, Any], blocks: list[Part], line: int) -> None:
+    """Add the calls of messages older than `tool_calls`, which kept what the provider sent."""
+    for call in dicts_in(more.get("tool_calls")):
+        function = call.get("function")
+        held = function if isinstance(function, dict) else {}
+        transcript.call(text_in(call, "id"), text_in(held, "name"), held.get("arguments") or {}, line)
+    for block in blocks:
+        if block.get("type") in ("tool_use", "tool_call"):
+            transcript.call(text_in(block, "id"), text_in(block, "name"), _arguments(block), line)
+    legacy = more.get("function_call")
+    if isinstance(legacy, dict):
+        transcript.call("", text_in(legacy, "name"), legacy.get("arguments") or {}, line)
+
+
+def _arguments(call: dict[str, Any]) -> Any:
+    found = first_in(call, "args", "input", "arguments")
+    return {} if found is None else found
+
+
+def _reasoning(block: dict[str, Any]) -> str | None:
+    kind = block.get("type")
+    if kind == "redacted_thinking":
+        return ""
+    if kind not in ("thinking", "reasoning", "reasoning_content"):
+        return None
+    texts = [text_in(block, key) for key in ("thinking", "reasoning", "text")]
+    texts += [text_in(part, "text") for part in dicts_in(block.get("summary"))]
+    return "\n\n".join(filter(None, texts))
+
+
+class _LangChain(Reader):
+    format = Format.LANGCHAIN
+    id_keys = ("id", "thread_id")
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the values that are messages, or hold a list that begins with one."""
+        return sum(_fields(value) is not None or _fields(_first(value)) is not None for value in sample)
+
+    def is_item(self, value: Any) -> bool:
+        return _fields(value) is not None
+
+    def unwrap(self, value: Any) -> list[Any]:
+        return _unwrap(value)
+
+    def add(self, transcript: Transcript, item: Any, line: int) -> None:
+        found = _fields(item)
+        if found is None:
+            is_typed = isinstance(item, dict) and "type" in item
+            got = f"one of type {item['type']!r}" if is_typed else kind_of(item)
+            raise UnreadableError(f"expected a LangChain message, got {got}")
+        kind, data = found
+        if kind == "remove":
+            transcript.leave_out("removals")
+            return
+        name = data.get("name") if isinstance(data.get("name"), str) else None
+        parts = to_parts(data.get("content")) if kind != "ai" else []
+        if kind == "chat":
+            role = str(data.get("role"))
+            kind = {"user": "human", "assistant": "ai"}.get(_ROLES.get(role, "user"), "system")
+            name = name if role in _ROLES else role
+        if kind == "ai":
+            _add_reply(transcript, data, line, name)
+        elif kind == "tool":
+            transcript.answer(text_in(data, "tool_call_id"), parts, line)
+        elif kind == "function":
+            transcript.say("function", parts, line, name or "function")
+        else:
+            transcript.say("user" if kind == "human" else "system", parts, line, name)
+
+
+langchain = _LangChain()
+
+
+# AgentScope: the `state_dict` of a memory, alone or inside the saved session of an application.
+#
+# Version 1 keeps `{"_compressed_summary", "content": [[msg, marks], ...]}`, earlier releases bare messages in
+# `content`. Version 2 keeps `{"session_id", "summary", "context": [msg, ...]}`, whose replies hold calls and
+# results in turn.
+
+_MAX_DEPTH = 8
+"""Levels of a state in which memories are looked for."""
+_MSG_ROLES = ("user", "assistant", "system")
+_Memory = tuple[str, str | list[Any], list[Any]]
+"""Its name, its summary, its entries."""
+
+
+def _count_own(values: Sequence[Any]) -> int:
+    """Count the messages as AgentScope writes them; chat dicts may have ids and times, too."""
+    keys = {"id", "metadata"}
+    own = sum(_is_msg(value) and keys <= value.keys() for value in values)
+    return 0 if speaks_chat(list(values)) else own
+
+
+def _holds_own(value: Any) -> bool:
+    if isinstance(value, list):
+        return _count_own(value) > 0
+    return any(
+        (summary or entries) and all(_is_entry(entry) for entry in entries[:1])
+        for _, summary, entries in _memories(value)
+    ) or (isinstance(value, dict) and _is_state(value))
+
+
+def _is_state(value: dict[str, Any]) -> bool:
+    return "_compressed_summary" in value and isinstance(value.get("content"), list)
+
+
+def _is_msg(value: Any) -> bool:
+    if not isinstance(value, dict) or value.get("role") not in _MSG_ROLES or "name" not in value:
+        return False
+    return "content" in value and ("timestamp" in value or "created_at" in value)
+
+
+def _is_entry(value: Any) -> bool:
+    return _is_msg(value) or (
+        isinstance(value, list) and len(value) == 2 and _is_msg(value[0]) and isinstance(value[1], list)
+    )
+
+
+def _memories(value: Any, path: tuple[str, ...] = ()) -> Iterator[_Memory]:
+    """Yield the memories in a value, by the keys that lead to them."""
+    name = "/".join(key for key in path if key != "memory")
+    if isinstance(value, list):
+        if not path and value and _is_msg(value[0]) and "id" in value[0]:
+            yield name, "", value
+        return
+    if not isinstance(value, dict) or len(path) > _MAX_DEPTH or _is_msg(value):
+        return
+    content, context = value.get("content"), value.get("context")
+    if isinstance(content, list) and "role" not in value and (_is_state(value) or _has_entry(content)):
+        yield name, _summary(value.get("_compressed_summary")), content
+    elif isinstance(context, list) and "summary" in value and (not context or _has_entry(context)):
+        yield name or text_in(value, "session_id"), _summary(value["summary"]), context
+    else:
+        for key, held in value.items():
+            if isinstance(held, dict):
+                yield from _memories(held, (*path, key))
+
+
+def _has_entry(entries: list[Any]) -> bool:
+    return any(_is_entry(entry) for entry in entries)
+
+
+def _summary(value: Any) -> str | list[Any]:
+    return value if isinstance(value, str | list) else ""
+
+
+def _add(transcript: Transcript, entry: Any, line: int) -> None:
+    data = entry[0] if isinstance(entry, list) and entry else entry
+    data = as_object(data, "expected a message")
+    if data.get("tool_calls"):
+        raise UnreadableError(CALLS_OF_CHAT)
+    try:
+        msg = Msg.from_dict({**data, "metadata": None, "timestamp": ""})
+    except InvalidMessageError as error:
+        raise UnreadableError(str(error)) from None
+    blocks = msg.get_content_blocks()
+    if msg.role == "assistant":
+        _add_whole_reply(transcript, blocks, line)
+        return
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    for block in results:
+        _add_result(transcript, block, line)
+    others = [block for block in blocks if block.get("type") != "tool_result"]
+    if others or not results:
+        transcript.say(msg.role, [to_part(block) for block in others], line)
+
+
+def _add_result(transcript: Transcript, block: dict[str, Any], line: int) -> None:
+    output = block["output"]
+    parts = [text_part(output)] if isinstance(output, str) else to_parts(output)
+    transcript.answer(block["id"], parts, line)
+
+
+def _add_whole_reply(transcript: Transcript, blocks: list[Any], line: int) -> None:
+    """Add a reply; one of version 2 goes on after its results, and becomes several."""
+    transcript.close()
+    for block in blocks:
+        kind = block.get("type")
+        if kind == "thinking":
+            transcript.close_said()
+            transcript.think(block["thinking"], line)
+        elif kind in ("tool_call", "tool_use"):
+            arguments = block.get("raw_input") or block.get("input") or {}
+            transcript.call(str(block.get("id") or ""), str(block.get("name") or ""), arguments, line)
+        elif kind == "tool_result":
+            _add_result(transcript, block, line)
+        elif kind == "hint":
+            hint = block.get("hint")
+            transcript.say("user", to_parts(hint if isinstance(hint, list) else str(hint)), line)
+        else:
+            transcript.speak([to_part(block)], line)
+    transcript.close()
+
+
+class _AgentScope(Reader):
+    format = Format.AGENTSCOPE
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the values that are a memory's state, or hold one, or are AgentScope's messages."""
+        return _count_own(sample) or sum(map(_holds_own, sample))
+
+    def is_item(self, value: Any) -> bool:
+        return _is_entry(value)
+
+    def unwrap(self, value: Any) -> list[_Memory]:
+        memories = list(_memories(value))
+        if not memories:
+            found = kind_of(value)
+            raise UnreadableError(f"expected the state of an AgentScope memory, got {found} without one")
+        return memories
+
+    def read(self, document: Document) -> Iterator[Session]:
+        """Yield a session per memory, or one of all lines where these are messages."""
+        for line, value, held in self.groups(document):
+            if value is None:
+                yield self._read_memory(document, "", "", list(held))
+            else:
+                for name, summary, entries in held:
+                    numbered = [(line, entry) for entry in entries]
+                    yield self._read_memory(document, name, summary, numbered, line)
+
+    def _read_memory(
+        self,
+        document: Document,
+        name: str,
+        summary: str | list[Any],
+        entries: list[Numbered],
+        held_at: int | None = None,
+    ) -> Session:
+        marks = [entry[1] for _, entry in entries if isinstance(entry, list) and len(entry) == 2]
+        is_repeated = any(isinstance(marked, list) and "compressed" in marked for marked in marks)
+        transcript = Transcript()
+        if summary and is_repeated:
+            transcript.note("the summary is left out: the messages that it stands for are all there")
+        elif summary:
+            transcript.say("user", to_parts(summary), entries[0][0] if entries else 1)
+        for index, (line, entry) in enumerate(entries):
+            with document.reading(transcript, line, f"content[{index}]: "):
+                _add(transcript, entry, line)
+        return self.session(document, transcript, name, held_at)
+
+
+agentscope = _AgentScope()
+
+
+READERS = (openhands, swe_agent, inspect, pydantic_ai, autogen, sharegpt, agentscope, langchain)

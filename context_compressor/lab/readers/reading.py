@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, cast
 
-from context_compressor.lab.readers import anthropic
+from context_compressor.lab.readers.apis import speaks_chat
 from context_compressor.lab.readers.detection import (
     READERS,
     detect_format,
@@ -262,7 +262,7 @@ def _read_each(document: Document, known: Format) -> Iterator[Session]:
 def _format_of(value: Any, known: Format) -> Format:
     """Return the format of a session; that of its file where nothing tells of another."""
     found = detect_format([value], _SESSION_FORMATS)
-    is_plain = found is Format.OPENAI and not anthropic.speaks_chat(value)
+    is_plain = found is Format.OPENAI and not speaks_chat(value)
     if found is None or (is_plain and known is Format.ANTHROPIC):
         return known
     return found
