@@ -3,7 +3,6 @@
 import sys
 import warnings
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -51,7 +50,7 @@ MOVED = {
 """Old path -> new one, of a module or of a room with all that is in it."""
 
 
-class MovedFinder(MetaPathFinder, Loader):
+class MovedFinder:
     """Import the module that an old path means.
 
     It is asked before all other finders: in a room that moved, they would load each module once more.
@@ -59,7 +58,10 @@ class MovedFinder(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return how to load an old path, None for every other name."""
-        return ModuleSpec(name, self) if name.startswith(_PACKAGE) and new_path(name) else None
+        return ModuleSpec(name, self) if name.startswith(_PACKAGE) and new_path(name) else None  # type: ignore[arg-type]  # without `importlib.abc`, which takes long to import
+
+    def create_module(self, _spec: ModuleSpec) -> None:
+        """Leave making the module to Python: another one takes its place."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the module of the new path in the place of the old one, and warn."""

@@ -108,21 +108,6 @@ def test_images_and_words_beside_results_stay():
     ]
 
 
-def test_what_was_typed_while_the_model_worked_stands_behind_the_result():
-    queued = {"type": "queued_command", "prompt": "and c", "commandMode": "prompt"}
-    (session,) = read_lines(
-        [
-            record("user", "u1", None, "read"),
-            record("assistant", "a1", "u1", call("t1"), "msg_1"),
-            {"type": "attachment", "uuid": "q", "parentUuid": "a1", "sessionId": "s1", "attachment": queued},
-            record("user", "r1", "q", result("t1", "one")),
-        ]
-    ).sessions
-
-    assert [role for role, _ in outline(session.messages)] == ["user", "assistant", "tool t1", "user"]
-    assert session.messages[-1] == {"role": "user", "content": "and c"}
-
-
 @pytest.mark.parametrize("attachment", [{"type": "todo_reminder", "content": []}, None])
 def test_what_else_is_attached_says_nothing(attachment):
     attached = {"type": "attachment", "uuid": "q", "parentUuid": "u1", "attachment": attachment}
@@ -133,145 +118,98 @@ def test_what_else_is_attached_says_nothing(attachment):
     assert "attachment without words" in reading.sessions[0].notes[0]
 
 
-def test_rewound_branches_are_left_out_and_counted():
-    (session,) = read_lines(
-        [
-            record("user", "u1", None, "start"),
-            record("assistant", "a1", "u1", text("ready"), "msg_1"),
-            record("user", "x1", "a1", "wrong way"),
-            record("assistant", "x2", "x1", text("wrong"), "msg_2"),
-            record("user", "y1", "a1", "right way"),
-            record("assistant", "y2", "y1", text("right"), "msg_3"),
-        ]
-    ).sessions
-
-    assert [said for _, said in outline(session.messages)] == ["start", "ready", "right way", "right"]
-    assert session.notes == ("left out: rewound records (2)",)
-
-
-def test_results_of_parallel_calls_are_no_branches():
-    """The conversation goes on from one of the results; the others are leaves of the tree."""
-    (session,) = read_lines(
-        [
-            record("user", "u1", None, "read both"),
-            record("assistant", "a1", "u1", call("t1"), "msg_1"),
-            record("assistant", "a2", "a1", call("t2"), "msg_1"),
-            record("user", "r2", "a2", result("t2", "two")),
-            record("user", "r1", "a1", result("t1", "one")),
-            record("assistant", "b1", "r1", text("done"), "msg_2"),
-        ]
-    ).sessions
-
-    assert [role for role, _ in outline(session.messages)] == [
-        "user", "assistant", "tool t2", "tool t1", "assistant",
-    ]  # fmt: skip
-    assert session.notes == ()
-
-
-def test_a_mere_link_before_the_result_of_a_parallel_call_makes_no_branch_of_it():
-    (session,) = read_lines(
-        [
-            record("user", "u1", None, "read both"),
-            record("assistant", "a1", "u1", call("t1"), "msg_1"),
-            record("assistant", "a2", "a1", call("t2"), "msg_1"),
-            {"type": "progress", "uuid": "p", "parentUuid": "a1", "sessionId": "s1"},
-            record("user", "r1", "p", result("t1", "one")),
-            record("user", "r2", "a2", result("t2", "two")),
-            record("assistant", "b1", "r2", text("done"), "msg_2"),
-        ]
-    ).sessions
-
-    assert [role for role, _ in outline(session.messages)] == [
-        "user", "assistant", "tool t1", "tool t2", "assistant",
-    ]  # fmt: skip
-    assert session.notes == ("left out: progress (1)",)
-
-
-def test_what_stands_beside_the_result_of_a_parallel_call_makes_no_branch_of_it():
-    queued = {"type": "queued_command", "prompt": "and c", "commandMode": "prompt"}
-    (session,) = read_lines(
-        [
-            record("user", "u1", None, "read both"),
-            record("assistant", "a1", "u1", call("t1"), "msg_1"),
-            record("assistant", "a2", "a1", call("t2"), "msg_1"),
-            record("user", "r1", "a1", [*result("t1", "one"), *text("a note")]),
-            {"type": "attachment", "uuid": "q", "parentUuid": "a1", "sessionId": "s1", "attachment": queued},
-            record("user", "r2", "a2", result("t2", "two")),
-            record("assistant", "b1", "r2", text("done"), "msg_2"),
-        ]
-    ).sessions
-
-    assert outline(session.messages)[2:] == [
-        ("tool t1", "one"),
-        ("tool t2", "two"),
-        ("user", "a note"),
-        ("user", "and c"),
-        ("assistant", "done"),
-    ]
-    assert session.notes == ()
-
-
 def linked(uuid: str, parent: str, **more: Any) -> dict:
     return {"type": "progress", "uuid": uuid, "parentUuid": parent, "sessionId": "s1", **more}
 
 
-def test_mere_links_within_a_reply_make_no_branch_of_its_calls():
-    """What a hook or a tool reports while it runs stands between the blocks of one reply."""
-    (session,) = read_lines(
+START = record("user", "u1", None, "start")
+READY = record("assistant", "a1", "u1", text("ready"), "msg_1")
+CALLED = record("assistant", "a1", "u1", call("t1"), "msg_1")
+ALSO = record("assistant", "a2", "a1", call("t2"), "msg_1")
+ONE = record("user", "r1", "a1", result("t1", "one"))
+TWO = record("user", "r2", "a2", result("t2", "two"))
+QUEUED = {"type": "queued_command", "prompt": "and c", "commandMode": "prompt"}
+WRONG_WAY = record("user", "x1", "a1", "wrong way")
+RIGHT_WAY = record("user", "y1", "a1", "right way")
+
+
+def done(parent: str) -> dict:
+    return record("assistant", "b1", parent, text("done"), "msg_2")
+
+
+BRANCHES = {
+    "what was rewound is left out and counted": (
+        [START, READY, WRONG_WAY, record("assistant", "x2", "x1", text("wrong"), "msg_2"), RIGHT_WAY],
+        ["start", "ready", "right way"],
+        "rewound records (2)",
+    ),
+    "what was attached to it goes with it": (
         [
-            record("user", "u1", None, "read both"),
-            record("assistant", "a1", "u1", call("t1"), "msg_1"),
-            linked("p1", "a1"),
-            linked("p2", "p1"),
-            record("assistant", "a2", "p2", call("t2"), "msg_1"),
-            record("user", "r2", "a2", result("t2", "two")),
-            record("user", "r1", "a1", result("t1", "one")),
-            record("assistant", "b1", "r1", text("done"), "msg_2"),
-        ]
-    ).sessions
-
-    assert outline(session.messages)[1:] == [
-        ("assistant", (None, ("t1", "Read"), ("t2", "Read"))),
-        ("tool t2", "two"),
-        ("tool t1", "one"),
-        ("assistant", "done"),
-    ]
-    assert session.notes == ("left out: progress (2)",)
-
-
-def test_what_a_person_typed_beside_a_call_that_waits_stays():
-    (session,) = read_lines(
+            *[START, READY, WRONG_WAY],
+            linked("t1", "x1", type="attachment", attachment={"type": "file", "content": "old words"}),
+            record("assistant", "x2", "t1", text("wrong"), "msg_2"),
+            RIGHT_WAY,
+        ],
+        ["start", "ready", "right way"],
+        "rewound records (3)",
+    ),
+    "a line that is lost breaks no chain": ([START, READY, done("u2")], ["start", "ready", "done"], ""),
+    "what a resumed session repeats is read once": (
+        [START, READY, START, READY, record("user", "u2", "a1", "more")],
+        ["start", "ready", "more"],
+        "repeated records (2)",
+    ),
+    "results of parallel calls are none, though the conversation goes on from one": (
+        [START, CALLED, ALSO, TWO, ONE, done("r1")],
+        ["start", None, "two", "one", "done"],
+        "",
+    ),
+    "a mere link before the result of a parallel call makes none of it": (
+        [START, CALLED, ALSO, linked("p", "a1"), {**ONE, "parentUuid": "p"}, TWO, done("r2")],
+        ["start", None, "one", "two", "done"],
+        "progress (1)",
+    ),
+    "what stands beside such a result makes none of it": (
         [
-            record("user", "u1", None, "read"),
-            record("assistant", "a1", "u1", call("t1"), "msg_1"),
-            record("user", "q1", "a1", "and mind the margins"),
-            record("user", "r1", "a1", result("t1", "one")),
-            record("assistant", "b1", "r1", text("done"), "msg_2"),
-        ]
-    ).sessions
-
-    assert outline(session.messages)[2:] == [
-        ("tool t1", "one"),
-        ("user", "and mind the margins"),
-        ("assistant", "done"),
-    ]
-    assert session.notes == ()
-
-
-def test_what_a_person_typed_instead_of_waiting_and_took_back_is_a_branch():
-    (session,) = read_lines(
+            *[START, CALLED, ALSO],
+            record("user", "r1", "a1", [*result("t1", "one"), *text("a note")]),
+            linked("q", "a1", type="attachment", attachment=QUEUED),
+            *[TWO, done("r2")],
+        ],
+        ["start", None, "one", "two", "a note", "and c", "done"],
+        "",
+    ),
+    "mere links within a reply, as hooks report, make none of its calls": (
         [
-            record("user", "u1", None, "read"),
-            record("assistant", "a1", "u1", call("t1"), "msg_1"),
-            record("user", "q1", "a1", "stop"),
-            record("assistant", "q2", "q1", text("stopped"), "msg_x"),
-            record("user", "r1", "a1", result("t1", "one")),
-            record("assistant", "b1", "r1", text("done"), "msg_2"),
-        ]
-    ).sessions
+            *[START, CALLED, linked("p1", "a1"), linked("p2", "p1"), {**ALSO, "parentUuid": "p2"}],
+            *[TWO, ONE, done("r1")],
+        ],
+        ["start", None, "two", "one", "done"],
+        "progress (2)",
+    ),
+    "what a person typed beside a call that waits stays": (
+        [START, CALLED, record("user", "q1", "a1", "mind the margins"), ONE, done("r1")],
+        ["start", None, "one", "mind the margins", "done"],
+        "",
+    ),
+    "what a person typed instead of waiting, and took back, is one": (
+        [
+            *[START, CALLED, record("user", "q1", "a1", "stop")],
+            *[record("assistant", "q2", "q1", text("stopped"), "msg_x"), ONE, done("r1")],
+        ],
+        ["start", None, "one", "done"],
+        "rewound records (2)",
+    ),
+}
 
-    assert [said for _, said in outline(session.messages)][2:] == ["one", "done"]
-    assert session.notes == ("left out: rewound records (2)",)
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_of_branches(name):
+    records, said, left_out = BRANCHES[name]
+    (session,) = read_lines(records).sessions
+
+    assert [message["content"] for message in session.messages] == said
+    assert session.notes == ((f"left out: {left_out}",) if left_out else ())
 
 
 NOTES = {"type": "text", "file": {"filePath": "/w/tides.txt", "content": "High water at six.", "numLines": 1}}
@@ -302,23 +240,6 @@ def test_attachments_are_kept_as_words_of_the_user(attachment, said):
     assert session.notes == ()
 
 
-def test_attachments_of_what_was_rewound_go_with_it():
-    attached = linked("t1", "x1", type="attachment", attachment={"type": "file", "content": "old words"})
-    (session,) = read_lines(
-        [
-            record("user", "u1", None, "start"),
-            record("assistant", "a1", "u1", text("ready"), "msg_1"),
-            record("user", "x1", "a1", "wrong way"),
-            attached,
-            record("assistant", "x2", "t1", text("wrong"), "msg_2"),
-            record("user", "y1", "a1", "right way"),
-        ]
-    ).sessions
-
-    assert [said for _, said in outline(session.messages)] == ["start", "ready", "right way"]
-    assert session.notes == ("left out: rewound records (3)",)
-
-
 def test_compaction_keeps_what_was_before_and_its_summary():
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c", "parentUuid": None}
     (session,) = read_lines(
@@ -339,19 +260,6 @@ def test_compaction_keeps_what_was_before_and_its_summary():
     assert session.compacted_at == (2,)
 
 
-def test_a_line_that_is_lost_breaks_no_chain():
-    records = [
-        record("user", "u1", None, "start"),
-        record("assistant", "a1", "u1", text("ready"), "msg_1"),
-        record("user", "u2", "a1", "go on"),
-        record("assistant", "a2", "u2", text("done"), "msg_2"),
-    ]
-
-    (session,) = read_lines([records[0], records[1], records[3]]).sessions
-
-    assert [said for _, said in outline(session.messages)] == ["start", "ready", "done"]
-
-
 def test_sub_agents_are_sessions_of_their_own():
     reading = read_lines(
         [
@@ -368,15 +276,6 @@ def test_sub_agents_are_sessions_of_their_own():
         ("s1/agent-1", 2),
         ("s1/agent-de30ae5d", 1),
     ]
-
-
-def test_records_that_a_resumed_session_repeats_are_read_once():
-    first = record("user", "u1", None, "start")
-    later = record("assistant", "a1", "u1", text("ready"), "msg_1")
-
-    (session,) = read_lines([first, later, first, later, record("user", "u2", "a1", "more")]).sessions
-
-    assert [said for _, said in outline(session.messages)] == ["start", "ready", "more"]
 
 
 def test_the_stream_of_a_run_without_terminal_is_read_too():
