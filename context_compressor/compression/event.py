@@ -45,6 +45,7 @@ class Event:
         names_tools: whether the agent has the read-back tools: then stand-ins tell of them.
         fresh: keys of the items that no view has shown yet.
         free_tokens: what fits into the model's window behind the last request; None: not known.
+        system: what the request carries beside the messages.
 
     Attributes:
         plan: as given.
@@ -62,6 +63,7 @@ class Event:
         names_tools: bool = True,
         fresh: Collection[ItemKey] = frozenset(),
         free_tokens: int | None = None,
+        system: str = "",
     ) -> None:
         self.plan = plan
         self.seconds = 0.0
@@ -69,7 +71,7 @@ class Event:
         self._items = items
         self._ledger = ledger
         self._note = note
-        self._fresh, self._free_tokens = fresh, free_tokens
+        self._fresh, self._free_tokens, self._system = fresh, free_tokens, system
         self._writer = Writer(engine)
         self._by_key = {item.key: item for item in items}
         leaving = plan.leaving.union(self._by_key[planned.item].exchange for planned in plan.stubs)
@@ -132,6 +134,7 @@ class Event:
             bounded,
             fresh=self._fresh,
             free_tokens=self._free_tokens,
+            system=self._system,
         )
         noted = max(plan.segments, key=_age, default=None)
 

@@ -58,8 +58,8 @@ class Ledger:
     """Keep the edits that hold in order, and answer what is live.
 
     It grows with what can still be reached: an edit that is replaced or withdrawn is forgotten, and of parts
-    of the notes all but the newest keep their refs and the keys of their items, some 200 bytes and 25 for
-    each message, and no words.
+    of the notes all but the newest keep their refs and the keys of their items, some 200 bytes and, with
+    those of what a model read beside, 50 for each message, and no words.
 
     Attributes:
         pending: refs whose text is not durable yet; read-back serves them from the history.

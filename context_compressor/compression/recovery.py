@@ -247,6 +247,8 @@ class Recovery:
         """Return the ids of segments that were told of what is gone or says something else now."""
         said: dict[ItemKey, str | None] = {}
         told = {item for segment in self._ledger.segments() for item, _ in segment.told}
+        # What left since then says what it said, or the part that it left with were withdrawn.
+        told = {item for item in told if self._ledger.segment_of(item) is None}
         unsaid = {item for item in told if item.key in self._bare and item in self._sources}
         for item in told - unsaid:
             if item.part == SEGMENT_PART:
@@ -258,7 +260,7 @@ class Recovery:
         return [
             segment.id
             for segment in self._ledger.segments()
-            if any(said[item] != ref for item, ref in segment.told if item not in unsaid)
+            if any(said[item] != ref for item, ref in segment.told if item in said)
         ]
 
     def _torn_items(self) -> Iterator[ItemKey]:

@@ -66,6 +66,7 @@ class SegmentMaker:
         note: what the agent asked to keep; summarisers are to mind it.
         fresh: keys of the items that no view has shown yet.
         free_tokens: what fits into the model's window behind the last request; None: not known.
+        system: what the request carries beside the messages.
 
     Raises:
         RedactionError: the user's callable failed.
@@ -82,6 +83,7 @@ class SegmentMaker:
         *,
         fresh: Collection[ItemKey] = frozenset(),
         free_tokens: int | None = None,
+        system: str = "",
     ) -> None:
         self._engine = engine
         self._config, self._counter = engine.config, engine.counter
@@ -96,6 +98,7 @@ class SegmentMaker:
             self._stubbed.setdefault(edit.item, {})[edit.path] = edit.text
         leaving = plan.leaving
         self._items, self._fresh, self._free_tokens = items, fresh, free_tokens
+        self._system = Msg("system", system, "system", timestamp="", id="")
         stays = [item for item in items if item.kind == "message" and item.exchange not in leaving]
         head = list(takewhile(lambda item: is_instruction(item.source), stays))
         self._hints = plan.hints
@@ -300,7 +303,11 @@ class SegmentMaker:
         shown = replace(
             request,
             messages=tuple(msg for item, msg in texts if item.key in left),
-            context=(*request.context, *(msg for item, msg in texts if item.key not in left)),
+            context=(
+                self._system,
+                *request.context,
+                *(msg for item, msg in texts if item.key not in left),
+            ),
             request=None,
         )
         return InPlace(shown, departure), self._told(stays)

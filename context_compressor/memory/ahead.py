@@ -60,6 +60,7 @@ class Performance:
             names_tools=state.names_tools,
             fresh=frozenset(state.fresh),
             free_tokens=state.budget.free_tokens,
+            system=state.shown.system[0],
         )
         self.done: Done | None = None
         self.fresh = set(state.fresh)

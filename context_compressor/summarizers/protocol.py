@@ -27,9 +27,9 @@ class SummaryRequest:
     previous: str | None = None
     """The notes so far, for who edits or rewrites them: keep what holds, change what the messages change."""
     context: tuple[Msg, ...] = ()
-    """What stays in the view and helps to understand: what the memory wrote there (`is_segment`), the notes
-    among it for who only adds to them, which need not be repeated; and messages that those which leave answer
-    or continue."""
+    """What stays in the view: what the memory wrote there (`is_segment`), the notes among it for who only
+    adds to them; and the messages, oldest first, long results cut, but for instructions and the newest
+    exchange. None of it needs to be repeated."""
     request: str | None = None
     """What the agent works on now; it stays in the view."""
     instructions: str | None = None

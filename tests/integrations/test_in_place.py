@@ -190,6 +190,20 @@ async def test_where_it_is_refused_it_is_asked_apart_in_the_same_event(refusal: 
     assert SUMMARY.splitlines()[-1] in str(server.requests[-1].json)
 
 
+@pytest.mark.parametrize(("place", "holds"), [(18, False), (25, True)], ids=["was read", "was not"])
+async def test_what_it_read_of_what_stays_takes_the_notes_along(place: int, holds: bool) -> None:
+    """Nobody writes them again while the view fits: rules do."""
+    serving = Serving()
+    async with (
+        ModelServer(serving) as server,
+        CHAT.open(server, True, max_total_tokens=BUDGET, target_ratio=0.9, summarizer="own") as client,
+    ):
+        for said in (notes(20), notes(30), notes(30)[:place] + notes(30)[place + 1 :]):
+            await CHAT.ask(client, said, stream=False, asynchronous=True)
+    assert len(serving.there) == 1
+    assert (SUMMARY.splitlines()[-1] in str(server.requests[-1].json)) is holds
+
+
 async def test_a_window_that_is_known_has_to_hold_it() -> None:
     serving = Serving()
     async with (

@@ -246,21 +246,23 @@ async def edited_behind_its_back(memory: CompressedMemory, ids: list[str]) -> No
 
 @pytest.mark.parametrize("delete", [*WAYS, edited_behind_its_back])
 @pytest.mark.parametrize("behind", [14, 80], ids=["segment", "merged segments"])
-@pytest.mark.parametrize("place", ["first", "pinned", "last"])
+@pytest.mark.parametrize("place", ["first", "pinned", "last", "the agent's"])
 async def test_what_a_model_repeats_of_a_message_that_stays(
     tmp_path: Path, delete: Delete, behind: int, place: str
 ) -> None:
-    """It is told to the model as context, amid what leaves, or as what the agent works on."""
+    """It is told to the model as what stays, amid what leaves, or as what the agent works on."""
     memory = new_memory(
         config(2_500, background_ratio=None), store=FileOffloadStore(tmp_path), summarizer=Repeating()
     )
-    wish = from_openai([user(f"Keep {RARE} between us.")])
+    say = assistant if place == "the agent's" else user
+    wish = from_openai([say(f"Keep {RARE} between us.")])
     before = [] if place == "first" else [user("Begin."), *turns(3)]
     await remember(memory, before)
-    if place == "last":
+    is_late = place in ("last", "the agent's")
+    if is_late:
         await remember(memory, turns(behind, tag="more"))
     await memory.add(wish, marks="pinned" if place == "pinned" else None)
-    await remember(memory, turns(behind, tag="later") if place != "last" else turns(9, tag="later"))
+    await remember(memory, turns(9 if is_late else behind, tag="later"))
     assert repeating(memory)
     assert len(repeating(memory)) < len(list(memory._tracker.state.ledger.segments())) or behind == 14
     await delete(memory, [wish[0].id])
