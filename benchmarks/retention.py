@@ -34,8 +34,8 @@ from pathlib import Path
 from reporting import make_parser, markdown_table, notes_of, write_results
 from retention_service import Day, Service, used_bytes
 
+from context_compressor.offload.directory import collect_garbage
 from context_compressor.offload.folders import find_namespaces
-from context_compressor.offload.retention import collect_garbage
 
 DAY_SECONDS = 86_400
 COLUMNS = (

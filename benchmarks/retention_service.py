@@ -27,8 +27,8 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.offload.directory import collect_garbage
 from context_compressor.offload.folders import find_namespaces
-from context_compressor.offload.retention import collect_garbage
 
 COUNTER = TiktokenCounter()
 CONFIG = CompressionConfig(max_total_tokens=1_200, keep_recent_count=4)

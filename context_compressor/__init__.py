@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from context_compressor.messages.forms import Form
     from context_compressor.messages.msg import Msg
     from context_compressor.messages.responses import from_responses, to_responses
+    from context_compressor.offload.directory import collect_garbage
     from context_compressor.offload.files import FileOffloadStore
-    from context_compressor.offload.retention import collect_garbage
     from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
     from context_compressor.services.base import MemoryService
     from context_compressor.services.handover import HandOver
@@ -208,7 +208,7 @@ _MODULES = {
     "TokenCounter": "tokens.counter",
     "UnrelatedMessagesError": "errors",
     "acompress_messages": "memory.stateless",
-    "collect_garbage": "offload.retention",
+    "collect_garbage": "offload.directory",
     "compress_messages": "memory.stateless",
     "from_anthropic": "messages.anthropic",
     "from_openai": "messages.chat",

@@ -2,9 +2,11 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 _PACKAGE = "context_compressor."
 MOVED = {
@@ -43,7 +45,10 @@ MOVED = {
     "measure": "lab.measure",
     "memory.searching": "memory.places",
     "messages.turns": "messages.chat.writing",
+    "offload.directory.gc": "offload.directory",
     "offload.protocol": "offload.store",
+    "offload.retention": "offload.directory",
+    "offload.tenant": "offload.directory",
     "readers": "lab.readers",
     "services.finding": "services.indexes",
 }
@@ -78,3 +83,18 @@ def new_path(name: str) -> str | None:
         if inside == old or inside.startswith(old + "."):
             return _PACKAGE + new + inside.removeprefix(old)
     return None
+
+
+def names_of(room: str, *modules: str) -> Callable[[str], Any]:
+    """Return what finds a name that was imported from a room itself in the room's modules, and warns."""
+
+    def find(name: str) -> Any:
+        for module in modules if not name.startswith("_") else ():
+            found = getattr(import_module(f"{room}.{module}"), name, None)
+            if found is not None and not isinstance(found, ModuleType):
+                told = f"{room}.{name} has moved: import from {room}.{module}"
+                warnings.warn(told, DeprecationWarning, stacklevel=2)
+                return found
+        raise AttributeError(f"module {room!r} has no attribute {name!r}")
+
+    return find

@@ -22,8 +22,8 @@ from context_compressor.cli.options import (
 from context_compressor.cli.output import check_stdout, make_console, make_table, print_table, say
 from context_compressor.errors import OffloadError
 from context_compressor.messages.text import counted
+from context_compressor.offload.directory import GarbageCollection, collect_garbage
 from context_compressor.offload.folders import NAMESPACE
-from context_compressor.offload.retention import GarbageCollection, collect_garbage
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}

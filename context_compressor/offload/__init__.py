@@ -1,96 +1,17 @@
 """Where full texts go and how they come back: stores, stubs with previews, pages."""
 
-from context_compressor.offload.files import FileOffloadStore, TextFiles
-from context_compressor.offload.folders import INDEX_FILE, NAMESPACE, check_namespace
-from context_compressor.offload.guide import (
-    COMPRESS_TOOL,
-    GREP_TOOL,
-    GUIDE,
-    LOAD_TOOL,
-    READ_TOOL,
-    SCHEMAS,
-    SEARCH_TOOL,
-    SHORT_GUIDE,
-    is_own_tool,
-    names_tools,
-)
-from context_compressor.offload.locks import watch_forks
-from context_compressor.offload.pages import (
-    END,
-    FoundLine,
-    FoundSection,
-    closing_found,
-    closing_more,
-    found_page,
-    is_read_back,
-    lines_page,
-    page_matches,
-    page_stub,
-    parse_page,
-    shows_page,
-)
-from context_compressor.offload.previews.making import CHARS_PER_TOKEN_BOUND, largest_fitting
-from context_compressor.offload.previews.text import counted
-from context_compressor.offload.retention import GarbageCollection, collect_garbage
-from context_compressor.offload.store import (
-    REF_PATTERN,
-    REF_PREFIX,
-    InMemoryOffloadStore,
-    KeepingStore,
-    OffloadStore,
-    check_ref,
-    list_refs,
-    read_text,
-    ref_of,
-    write_text,
-)
-from context_compressor.offload.stubs import media_stub, minimal_stub, stub_text
+from context_compressor.moved import names_of
 
-__all__ = [
-    "CHARS_PER_TOKEN_BOUND",
-    "COMPRESS_TOOL",
-    "END",
-    "GREP_TOOL",
-    "GUIDE",
-    "INDEX_FILE",
-    "LOAD_TOOL",
-    "NAMESPACE",
-    "READ_TOOL",
-    "REF_PATTERN",
-    "REF_PREFIX",
-    "SCHEMAS",
-    "SEARCH_TOOL",
-    "SHORT_GUIDE",
-    "FileOffloadStore",
-    "FoundLine",
-    "FoundSection",
-    "GarbageCollection",
-    "InMemoryOffloadStore",
-    "KeepingStore",
-    "OffloadStore",
-    "TextFiles",
-    "check_namespace",
-    "check_ref",
-    "closing_found",
-    "closing_more",
-    "collect_garbage",
-    "counted",
-    "found_page",
-    "is_own_tool",
-    "is_read_back",
-    "largest_fitting",
-    "lines_page",
-    "list_refs",
-    "media_stub",
-    "minimal_stub",
-    "names_tools",
-    "page_matches",
-    "page_stub",
-    "parse_page",
-    "read_text",
-    "ref_of",
-    "shows_page",
-    "stub_text",
-    "watch_forks",
-    "write_text",
-]
+__getattr__ = names_of(
+    __name__,
+    "store",
+    "guide",
+    "pages",
+    "stubs",
+    "previews.making",
+    "previews.text",
+    "folders",
+    "locks",
+    "files",
+    "directory",
+)

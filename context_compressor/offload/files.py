@@ -22,6 +22,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     OffloadWriteError,
 )
+from context_compressor.offload.directory import Tenant
 from context_compressor.offload.folders import (
     FILE_NAME,
     INDEX_FILE,
@@ -41,7 +42,6 @@ from context_compressor.offload.folders import (
 )
 from context_compressor.offload.packed import PackedOffloadStore, Packing
 from context_compressor.offload.store import REF_PREFIX, StoredText, ref_of
-from context_compressor.offload.tenant import Tenant
 
 T = TypeVar("T")
 
@@ -60,7 +60,8 @@ class FileOffloadStore(PackedOffloadStore):
     Files are made with mode 0600 in directories of mode 0700, at the first write; directories that exist
     already keep their mode. Processes may share a directory. A namespace belongs to one memory, and is in use
     from when a store for it is made until that is closed or forgotten: `collect_garbage` and quotas only
-    remove namespaces that no living process uses.
+    remove namespaces that no living process uses. A call that is cancelled waits for the step under way (one
+    fsync at most) and leaves no partial file.
 
     Args:
         path: the directory; a relative one is resolved now, so that a later `chdir` loses nothing.
@@ -100,41 +101,6 @@ class FileOffloadStore(PackedOffloadStore):
     def directory(self) -> Path:
         """The directory that holds this namespace's files."""
         return self._files.directory
-
-    async def write(self, text: str) -> str:
-        """Make `text` durable and return its ref; a text that is already stored is not written again.
-
-        Cancelled, it waits for the step under way (one fsync at most) and leaves no partial file.
-
-        Raises:
-            OffloadCollisionError: another text holds this ref.
-            OffloadFullError: the disk is full, or the quota is used up and all there is in use.
-            OffloadPermissionError: this process may not write there, or the disk is read-only.
-            OffloadWriteError: any other reason why the text could not be made durable.
-            InvalidArgumentError: `text` is no string.
-        """
-        return await super().write(text)
-
-    async def read(self, ref: str) -> str:
-        """Return the text under `ref`, as it was written.
-
-        Raises:
-            OffloadNotFoundError: the ref is absent or malformed.
-            OffloadCorruptError: the file was truncated or changed, or is a link.
-            OffloadPermissionError: this process may not read the file.
-            OffloadError: the disk failed otherwise.
-        """
-        return await super().read(ref)
-
-    async def delete(self, ref: str) -> None:
-        """Remove the text under `ref`, durably; absent is fine.
-
-        Raises:
-            OffloadNotFoundError: the ref is malformed.
-            OffloadPermissionError: this process may not remove the file.
-            OffloadError: the disk failed otherwise.
-        """
-        await super().delete(ref)
 
     def open(self) -> None:
         """Mark the namespace as in use, so that no collection removes it; blocks.
@@ -326,10 +292,10 @@ class TextFiles:
         """Remove the text under a ref, durably, unless cancelled before; absent is fine."""
         file = self.file(ref)
         with self._failing(f"{ref} could not be removed ({file})"), suppress(*_ABSENT):
-            with tenant.freeing(file.lstat().st_size):
-                if cancelled.is_set():  # and given up: it may be named again by now
-                    raise OffloadError(f"{ref} was not removed: cancelled")
-                file.unlink()
+            if cancelled.is_set():  # and given up: it may be named again by now
+                raise OffloadError(f"{ref} was not removed: cancelled")
+            file.unlink()
+            tenant.freed()
             sync_directory(self.directory)
 
     def unlink(self, prefix: str, older_than: float = 0.0) -> list[tuple[str, int]]:
@@ -352,6 +318,7 @@ class TextFiles:
     def stored(self) -> list[StoredText]:
         """Return what is stored, sorted by ref."""
         found: list[StoredText] = []
+        now = time.time()
         with (
             self._failing(f"{self.directory} could not be listed"),
             suppress(*_ABSENT),
@@ -363,7 +330,7 @@ class TextFiles:
                     continue
                 with suppress(FileNotFoundError):  # it was removed meanwhile
                     status = entry.stat(follow_symlinks=False)
-                    age = max(time.time() - status.st_mtime, 0.0)
+                    age = max(now - status.st_mtime, 0.0)
                     found.append(StoredText(REF_PREFIX + match[1], status.st_size, age))
         return sorted(found)
 
@@ -382,11 +349,11 @@ class TextFiles:
         """Write a file under a name of its own, and publish it; tell whether that was needed."""
         descriptor, name = tempfile.mkstemp(TEMPORARY_SUFFIX, TEMPORARY_PREFIX, self.directory)
         temporary = Path(name)
-        reserved = 0
+        is_reserved = is_published = False
         try:
             try:
                 tenant.reserve(REF_PREFIX + file.stem, len(data), descriptor)
-                reserved = len(data)
+                is_reserved = True
                 rest = memoryview(data)
                 while rest and not cancelled.is_set():
                     rest = rest[os.write(descriptor, rest) :]
@@ -394,13 +361,13 @@ class TextFiles:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            if not cancelled.is_set() and _publish(temporary, file, replace=replace):
-                reserved = 0
-                return True
+            is_published = not cancelled.is_set() and _publish(temporary, file, replace=replace)
         finally:
-            with suppress(OSError), tenant.freeing(reserved):
+            with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-        return False
+            if is_reserved and not is_published:
+                tenant.freed()
+        return is_published
 
     def _corrupt(self, ref: str, fault: str) -> OffloadCorruptError:
         return OffloadCorruptError(f"{ref}: {self.file(ref)} {fault}; delete it, or restore it from a backup")

@@ -21,9 +21,8 @@ from context_compressor.errors import (
     OffloadWriteError,
     check_number,
 )
-from context_compressor.offload import store as refs
 from context_compressor.offload.folders import check_limit, disk_error
-from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text
+from context_compressor.offload.store import REF_PREFIX, StoredText, check_ref, check_text, ref_of
 from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ class Packing:
             raise OffloadError(f"the text under {ref} is compressed: {error}") from error
         except Exception as error:
             raise OffloadCorruptError(f"the text under {ref} was changed: {error}") from error
-        if (found := refs.ref_of(text)) != ref:
+        if (found := ref_of(text)) != ref:
             raise OffloadCorruptError(f"the text under {ref} was changed: it hashes to {found}")
         return text
 
@@ -142,8 +141,16 @@ class PackedOffloadStore(ABC):
         """Bytes that are being written at this moment, and that were written here so far."""
 
     async def write(self, text: str) -> str:
-        """Keep `text` and return its ref; see `OffloadStore.write` for the errors."""
-        ref = await run_off_loop(len(check_text(text)), refs.ref_of, text)
+        """Make `text` durable and return its ref; a text that is already stored is not written again.
+
+        Raises:
+            OffloadCollisionError: another text holds this ref.
+            OffloadFullError: there is no room left, or the quota is used up.
+            OffloadPermissionError: this process may not write there.
+            OffloadWriteError: any other reason why the text could not be made durable.
+            InvalidArgumentError: `text` is no string.
+        """
+        ref = await run_off_loop(len(check_text(text)), ref_of, text)
         data = await self._packing.pack(text)
         await self._kept(self._check_room(ref, len(data)), ref)
         self._under_way += len(data)  # at once, so that others who write now find this room taken
@@ -220,7 +227,15 @@ class PackedOffloadStore(ABC):
             logger.info("%s: its age could not be set: %r", ref, error)
 
     async def read(self, ref: str) -> str:
-        """Return the text under `ref`; see `OffloadStore.read` for the errors."""
+        """Return the text under `ref`, as it was written.
+
+        Raises:
+            OffloadNotFoundError: the ref is absent or malformed.
+            OffloadCorruptError: what is stored was truncated or changed, or is a link.
+            OffloadPermissionError: this process may not read it.
+            OffloadKeyError: it is encrypted, and the key is missing or another one.
+            OffloadError: the store failed otherwise.
+        """
         return await self._read(check_ref(ref))
 
     async def _read(self, ref: str) -> str:
@@ -235,7 +250,12 @@ class PackedOffloadStore(ABC):
         return await self._packing.unpack(data, ref)
 
     async def delete(self, ref: str) -> None:
-        """Remove the text under `ref`; absent is fine."""
+        """Remove the text under `ref`; absent is fine.
+
+        Raises:
+            OffloadNotFoundError: the ref is malformed.
+            OffloadError: it could not be removed.
+        """
         check_ref(ref)
         self._counted_at = -inf
         try:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.messages.media import is_data_url
 from context_compressor.offload.files import FileOffloadStore, TextFiles
-from context_compressor.offload.folders import FILE_NAME, disk_error, refuse_link
 from context_compressor.offload.guide import SpeakerRole
-from context_compressor.offload.store import REF_PREFIX
 from context_compressor.search.hits import Document, Found, Hit
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tools.source import MAX_PAGE_TOKENS, PAGES_PER_BUDGET
@@ -55,7 +50,7 @@ class NamespaceTexts:
         Raises:
             OffloadError: the directory cannot be listed, or is a link.
         """
-        return (await asyncio.to_thread(_by_age, self._store.directory))[::-1]
+        return (await asyncio.to_thread(self._by_age))[::-1]
 
     async def read_ref(self, ref: str) -> str:
         """Return the text under a ref.
@@ -80,12 +75,16 @@ class NamespaceTexts:
             )
         return await asyncio.to_thread(self._search, query, limit)
 
+    def _by_age(self) -> list[str]:
+        """Return the refs of all texts, oldest first; looking at them marks none as used. Blocks."""
+        return [one.ref for one in sorted(self._files.stored(), key=lambda one: -one.age_seconds)]
+
     def _search(self, query: str, limit: int) -> list[Hit]:
         from context_compressor.search.index import SearchIndex  # which only a search loads
 
         if self._index is None:
             self._index = SearchIndex()
-        entries = [(ref, "") for ref in _by_age(self._store.directory)]
+        entries = [(ref, "") for ref in self._by_age()]
         try:
             found = self._index.search(query, limit, entries, self._documents)
         except sqlite3.Error as error:
@@ -119,21 +118,3 @@ def _hit(found: Found) -> Hit:
     last = first + text.count("\n", found.start, max(found.start, found.end - 1))
     column = found.start - text.rfind("\n", 0, found.start)
     return _StoredHit(found.text, found.document.key, (), _ROLE, None, (first, last), False, 0, column=column)
-
-
-def _by_age(directory: Path) -> list[str]:
-    """Return the refs of the texts in a directory, oldest first; none where there is no directory. Blocks."""
-    found: list[tuple[int, str]] = []
-    try:
-        refuse_link(directory)
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                name = FILE_NAME.fullmatch(entry.name)
-                if name is not None and entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):  # removed as we look
-                        found.append((entry.stat(follow_symlinks=False).st_mtime_ns, REF_PREFIX + name[1]))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise disk_error(error, f"{directory} could not be listed", OffloadError) from error
-    return [ref for _, ref in sorted(found)]

@@ -10,7 +10,7 @@ import pytest
 
 from context_compressor import CompressedMemory, CompressionEvent, FileOffloadStore, InMemoryOffloadStore
 from context_compressor.errors import OffloadError
-from context_compressor.offload.retention import collect_garbage
+from context_compressor.offload.directory import collect_garbage
 from tests.memory.scripted import (
     Gated,
     filled,

@@ -30,8 +30,8 @@ from context_compressor import (
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import Entry, ListHistory
+from context_compressor.offload.directory import Usage
 from context_compressor.offload.folders import INDEX_FILE
-from context_compressor.offload.retention import Usage
 from context_compressor.offload.store import ref_of
 from context_compressor.search import Found
 from context_compressor.search.hits import Document, Hit

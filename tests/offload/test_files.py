@@ -22,9 +22,9 @@ from context_compressor.errors import (
     OffloadWriteError,
 )
 from context_compressor.offload import files
+from context_compressor.offload.directory import Tenant, collect_garbage
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import _sweep
-from context_compressor.offload.retention import Usage, collect_garbage
 from context_compressor.offload.store import ref_of
 from tests.offload.directories import run_python
 
@@ -422,12 +422,11 @@ class TestCancellation:
         monkeypatch.setattr(files, "_GRACE_SECONDS", 0.0)
         entered, release = threading.Event(), threading.Event()
 
-        def hang(usage: Usage) -> int:
+        def hang(*_: object, **__: object) -> None:
             entered.set()
             release.wait()
-            return 0
 
-        monkeypatch.setattr(Usage, "counted_at", hang)
+        monkeypatch.setattr(Tenant, "enter", hang)
         removing = asyncio.create_task(store.delete(ref))
         await asyncio.to_thread(entered.wait)
         removing.cancel()

@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadPermissionError
-from context_compressor.offload import files, locks, retention
+from context_compressor.offload import directory, files, locks
+from context_compressor.offload.directory import choose, collect_garbage, namespaces_in_use
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import FoundNamespace
-from context_compressor.offload.locks import namespaces_in_use
-from context_compressor.offload.retention import choose, collect_garbage
 from tests.offload.directories import DAY, bytes_in, make_older, names_in, namespaces_in, put, text_of
 
 
@@ -201,13 +200,13 @@ class TestWhatStays:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await put(tmp_path, "a", age_seconds=9)
-        real = retention.choose
+        real = directory.choose
 
         def use_meanwhile(*arguments: object) -> object:
             make_older(tmp_path / "a", 1)
             return real(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(retention, "choose", use_meanwhile)
+        monkeypatch.setattr(directory, "choose", use_meanwhile)
         done = collect_garbage(tmp_path, max_bytes=0)
         assert done.removed == ()
         assert done.bytes_after == 1_000
@@ -216,14 +215,14 @@ class TestWhatStays:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await put(tmp_path, "a", age_seconds=9)
-        real = retention.choose
+        real = directory.choose
 
         def remove_meanwhile(*arguments: object) -> object:
             if (tmp_path / "a").exists():
                 (tmp_path / "a").rename(tmp_path / ".store" / "removing-0")
             return real(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(retention, "choose", remove_meanwhile)
+        monkeypatch.setattr(directory, "choose", remove_meanwhile)
         done = collect_garbage(tmp_path, max_bytes=0)
         assert done.removed == ()
         assert done.bytes_after == 0
@@ -234,7 +233,7 @@ class TestWhatStays:
         ref = await put(tmp_path, "a", age_seconds=9)
         store = FileOffloadStore(tmp_path, "a")
         store.close()
-        real = retention.choose
+        real = directory.choose
 
         def open_meanwhile(*arguments: object) -> object:
             store.open()
@@ -245,7 +244,7 @@ class TestWhatStays:
                 for each, why in found
             ]
 
-        monkeypatch.setattr(retention, "choose", open_meanwhile)
+        monkeypatch.setattr(directory, "choose", open_meanwhile)
         assert collect_garbage(tmp_path, max_bytes=0).removed == ()
         assert await store.read(ref)
 
@@ -301,7 +300,7 @@ class TestRemoving:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(retention, "empty", crash)
+            patched.setattr(directory, "empty", crash)
             with pytest.raises(KeyboardInterrupt):
                 collect_garbage(tmp_path, max_bytes=0)
         assert namespaces_in(tmp_path) == []

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.offload import tenant
+from context_compressor.offload import directory
+from context_compressor.offload.directory import Lease, collect_garbage, directory_of, namespaces_in_use
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.locks import OpenNamespaces, locked, namespaces_in_use
-from context_compressor.offload.retention import collect_garbage
-from context_compressor.offload.tenant import directory_of
+from context_compressor.offload.locks import locked, try_lock
 from tests.offload.directories import hold_elsewhere, names_in, namespaces_in, put, run_python
 
 
 def files_in(path: Path) -> list[str]:
-    return sorted(entry.name for entry in (path / ".store").iterdir() if entry.name.startswith("open-"))
+    """Return what says who has what open."""
+    return [name for name in names_in(path / ".store") if name.startswith(("open-", "in-use-"))]
 
 
 class TestOneProcess:
@@ -35,22 +35,23 @@ class TestOneProcess:
         other.close()
         other.close()
         assert namespaces_in_use(tmp_path) == set()
-        assert files_in(tmp_path) == []
+        assert [name for name in files_in(tmp_path) if name.startswith("in-use-")] == []
         await other.refs()
         assert namespaces_in_use(tmp_path) == {"a"}
 
-    async def test_a_file_that_was_damaged_stops_no_collection(self, tmp_path: Path) -> None:
-        """Lines that are whole count; what nobody holds and has no end is not read."""
-        stores = [FileOffloadStore(tmp_path, name) for name in "ab"]
-        for store in stores:
-            await store.write(store.directory.name)
-        [file] = files_in(tmp_path)
-        with (tmp_path / ".store" / file).open("ab") as stream:
-            stream.write(b"\n+\xff\x00;\n-a\xff;")
-        os.mkfifo(tmp_path / ".store" / "open-1-abc")
-        assert namespaces_in_use(tmp_path) >= {"a", "b"}
-        assert collect_garbage(tmp_path, max_bytes=0).removed == ()
-        assert files_in(tmp_path) == [file]
+    async def test_what_a_process_of_an_earlier_release_has_open_stays(self, tmp_path: Path) -> None:
+        """It writes lines: those that are whole count; what nobody holds and has no end is not read."""
+        for name in ("a", "b", "closed"):
+            await put(tmp_path, name)
+        file = tmp_path / ".store" / "open-1-abc"
+        with file.open("wb") as stream:
+            stream.write(b"\n+a;\n+closed;\n-closed;\n+b;\n+\xff\x00;\n-b\xff;\n-")
+            stream.flush()
+            assert try_lock(stream.fileno())
+            os.mkfifo(tmp_path / ".store" / "open-2-abc")
+            assert [each.name for each in collect_garbage(tmp_path, max_bytes=0).removed] == ["closed"]
+        assert [each.name for each in collect_garbage(tmp_path, max_bytes=0).removed] == ["a", "b"]
+        assert not file.exists()
 
     @pytest.mark.parametrize("how", ["closed", "died"])
     async def test_what_is_removed_is_closed_before(
@@ -69,10 +70,12 @@ class TestOneProcess:
             (tmp_path / ".store").mkdir()
             (tmp_path / ".store" / "open-1-abc").write_text("\n+a;")
         monkeypatch.setattr(Path, "unlink", remove_as_on_windows)
+        store = FileOffloadStore(tmp_path, "a")
         if how == "closed":
-            store = FileOffloadStore(tmp_path, "a")
             store.open()
             store.close()
+        del store
+        python_gc.collect()
         assert namespaces_in_use(tmp_path) == set()
         assert files_in(tmp_path) == []
 
@@ -85,8 +88,7 @@ class TestOneProcess:
                 opened.append((str(path), flags & flag))
                 return really(path, flags & ~flag, *rest, **more)
             os.O_BINARY, os.open = flag, open_file
-            from context_compressor.offload.locks import namespaces_in_use
-            from context_compressor.offload.retention import Usage
+            from context_compressor.offload.directory import Usage, namespaces_in_use
             from context_compressor.offload.files import FileOffloadStore
             store = FileOffloadStore(sys.argv[1], "a")
             store.open()
@@ -106,25 +108,16 @@ class TestOneProcess:
         python_gc.collect()
         assert namespaces_in_use(tmp_path) == set()
 
-    async def test_ten_thousand_sessions_take_one_descriptor(self, tmp_path: Path) -> None:
-        account = OpenNamespaces(tmp_path)
-        account.hold("first")
+    async def test_a_thousand_sessions_take_one_descriptor_and_leave_nothing(self, tmp_path: Path) -> None:
+        shared = directory_of(tmp_path)
+        leases = [Lease(shared, "first", 1)]
         before = len(names_in(Path("/proc/self/fd")))
-        for number in range(10_000):
-            account.hold(f"n{number}")
+        leases += [Lease(shared, f"n{number}", 1) for number in range(1_000)]
         assert len(names_in(Path("/proc/self/fd"))) == before
-        assert len(namespaces_in_use(tmp_path)) == 10_001
-        assert len(files_in(tmp_path)) == 1
-
-    async def test_a_service_that_opens_sessions_for_months_keeps_a_small_file(self, tmp_path: Path) -> None:
-        account = OpenNamespaces(tmp_path)
-        account.hold("always")
-        for number in range(5_000):
-            account.hold(f"n{number}")
-            account.release(f"n{number}")
-        (name,) = files_in(tmp_path)
-        assert (tmp_path / ".store" / name).stat().st_size < 50_000
-        assert namespaces_in_use(tmp_path) == {"always"}
+        assert len(namespaces_in_use(tmp_path)) == 1_001
+        del leases[1:]
+        assert namespaces_in_use(tmp_path) == {"first"}
+        assert len(files_in(tmp_path)) == 2
 
     async def test_stores_forgotten_in_a_cycle_while_others_open(self, tmp_path: Path) -> None:
         """Python may run the finaliser in the middle of anything, in any thread."""
@@ -147,7 +140,6 @@ class TestOneProcess:
         for thread in threads:
             thread.join()
         python_gc.collect()
-        directory_of(tmp_path).namespaces.release("nobody")  # settles what another thread had left
         assert namespaces_in_use(tmp_path) == {f"kept{number}" for number in range(20)}
 
     async def test_a_directory_removed_under_an_open_store_is_made_again(self, tmp_path: Path) -> None:
@@ -157,6 +149,7 @@ class TestOneProcess:
         await other.write("text")
         shutil.rmtree(path)
         await store.write("text")
+        await other.write("text")
         assert namespaces_in_use(path) == {"a", "b"}
 
     async def test_a_directory_moved_under_an_open_store_is_made_again(self, tmp_path: Path) -> None:
@@ -167,28 +160,6 @@ class TestOneProcess:
         ref = await store.write("another")
         assert collect_garbage(path, max_bytes=0).in_use == 1
         assert await store.read(ref) == "another"
-
-    async def test_a_line_of_which_only_a_part_was_written_counts_for_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        account = OpenNamespaces(tmp_path)
-        account.hold("ab")
-        account.hold("abc")
-        real = os.write
-
-        def partly(descriptor: int, data: bytes) -> int:
-            real(descriptor, bytes(data[: len(data) - 2]))
-            raise OSError(28, "No space left on device")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "write", partly)
-            account.release("abc")  # leaves "-ab"
-            with pytest.raises(OSError, match="No space"):
-                account.hold("xyz")
-        account.hold("later")
-        assert namespaces_in_use(tmp_path) == {"ab", "abc", "later"}
-        account.hold("xyz")  # as if for the first time
-        assert "xyz" in namespaces_in_use(tmp_path)
 
     async def test_a_directory_that_takes_no_such_file_is_used_all_the_same(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -225,7 +196,7 @@ class TestProcesses:
         process = hold_elsewhere(tmp_path, "there")
         process.kill()
         process.communicate()
-        assert len(files_in(tmp_path)) == 1
+        assert len(files_in(tmp_path)) == 2
         assert len(collect_garbage(tmp_path, max_bytes=0).removed) == 1
         assert files_in(tmp_path) == []
 
@@ -297,7 +268,7 @@ class TestProcesses:
         code = """
             import asyncio, os, random, sys
             from context_compressor.offload.files import FileOffloadStore
-            from context_compressor.offload.retention import collect_garbage
+            from context_compressor.offload.directory import collect_garbage
             seed = sys.argv[2]
             random.seed(seed)
             async def main():
@@ -332,7 +303,7 @@ async def test_accounts_end_with_their_stores(tmp_path: Path) -> None:
         store._tenant.shared.threads.shutdown()  # a thread lets go of its work after it is done
     del store, stores
     python_gc.collect()
-    assert not [path for path in tenant._directories if path.is_relative_to(tmp_path)]
+    assert not [path for path in directory._directories if path.is_relative_to(tmp_path)]
 
 
 async def test_threads_end_with_the_stores_of_their_directory(tmp_path: Path) -> None:

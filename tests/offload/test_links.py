@@ -11,8 +11,8 @@ import pytest
 
 from context_compressor import CompressedMemory, from_openai
 from context_compressor.errors import ContextCompressorError, OffloadError
+from context_compressor.offload.directory import collect_garbage
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.retention import collect_garbage
 from tests.offload.directories import DAY, make_older, put
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links there need rights")

@@ -127,7 +127,7 @@ async def test_only_strings_are_stored(store: OffloadStore) -> None:
 
 async def test_a_collision_keeps_the_first_text(store: OffloadStore, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two texts with the same 64 bits take hours to find; a hash of 0 for all texts does the same.
-    for module in ("files", "store"):
+    for module in ("files", "packed", "store"):
         monkeypatch.setattr(f"context_compressor.offload.{module}.ref_of", lambda text: "ctx://" + "0" * 16)
     ref = await store.write("first")
     with pytest.raises(OffloadCollisionError, match=ref):
@@ -139,7 +139,7 @@ async def test_a_collision_keeps_the_first_text(store: OffloadStore, monkeypatch
 async def test_colliding_texts_written_at_once_are_not_mixed(
     store: OffloadStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("files", "store"):
+    for module in ("files", "packed", "store"):
         monkeypatch.setattr(f"context_compressor.offload.{module}.ref_of", lambda text: "ctx://" + "0" * 16)
     texts = [f"text {i}" for i in range(12)]
     results = await asyncio.gather(*map(store.write, texts), return_exceptions=True)

@@ -1,1 +1,0 @@
-"""Moved: this path goes after one release."""
