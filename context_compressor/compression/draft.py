@@ -197,12 +197,13 @@ class Draft(StubDraft):
         What a model may write, and is not reckoned to, may stand above the target: then its room is the same
         from event to event, and what it leaves free holds messages.
         """
-        manual, budget = self.situation.manual, self.situation.config.budget
-        most, enough = budget, self.projected
-        if not manual:
-            by_model = self.situation.costs.by_model
-            most = (self.bearable + budget) // 2 if by_model else self.bearable
-            enough = self.bearable if by_model else self.target
+        budget, by_model = self.situation.config.budget, self.situation.costs.by_model
+        if self.situation.manual:
+            most, enough = budget, budget if by_model else self.projected
+        elif by_model:
+            most, enough = (self.bearable + budget) // 2, self.bearable
+        else:
+            most, enough = self.bearable, self.target
         missing, free = self.projected - most, enough - self.projected
         for place, planned in enumerate(self._planned):
             said = planned.summary_tokens

@@ -380,6 +380,10 @@ def test_a_model_has_all_the_room_that_notes_may_have_and_is_not_reckoned_to_use
     assert by_model.segments[0].summary_tokens == left // 2 > by_rules.segments[0].summary_tokens
     assert len(leaving(by_model)) < len(leaving(by_rules))
     assert by_rules.projected_tokens <= budget // 2 < by_model.projected_tokens <= 3 * budget // 4
+    config, costs = CompressionConfig(max_total_tokens=budget), replace(COSTS, by_model=True)
+    asked_for = plan(items, Situation(config, costs, manual=True))
+    assert asked_for is not None
+    assert asked_for.segments[0].summary_tokens == budget // 3, "as much where somebody asks"
 
 
 def test_users_standing_words_have_room_of_their_own() -> None:
