@@ -24,6 +24,8 @@ TARGET_SHARE = 2 / 3
 """Share of the target that they may hold: the rest is for what stays word for word."""
 MOST_NOTES_TOKENS = 8_000
 """What they may hold in any budget."""
+LEAST_NOTES_TOKENS = 800
+"""What they may hold in any budget, as far as what is fixed, what users said and what is newest leave it."""
 LEAST_TOKENS = 300
 """By what they may grow however little leaves, where that is less than half of it."""
 MIN_SUMMARY_TOKENS = 64
@@ -31,7 +33,7 @@ MIN_SUMMARY_TOKENS = 64
 STANDING_SHARE = 1 / 10
 """Share of the budget that standing instructions may hold, word for word."""
 LEAST_STANDING_TOKENS = 400
-"""What they may hold in any budget, but for half of the notes' room."""
+"""What they may hold in any budget whose notes have as much room."""
 
 Run = list[Unit]
 """What one stand-in is for, in the order of the view."""
@@ -164,13 +166,21 @@ class Draft(StubDraft):
     @property
     def _notes_room(self) -> float:
         """What the notes may hold, in tokens."""
-        return min(NOTES_SHARE * self.situation.config.budget, TARGET_SHARE * self.target, MOST_NOTES_TOKENS)
+        budget = self.situation.config.budget
+        room = min(NOTES_SHARE * budget, TARGET_SHARE * self.target, MOST_NOTES_TOKENS)
+        if room >= LEAST_NOTES_TOKENS:
+            return room
+        recent = [unit for unit in self.units if unit.recent]
+        stays = [unit for unit in self.units if unit.fixed or unit.kept or unit in recent[-1:]]
+        most = budget if self.situation.manual else self.bearable
+        left = most - self._beside - self.situation.costs.segment - self._tokens_in(stays)
+        return max(room, min(LEAST_NOTES_TOKENS, left))
 
     @property
     def _most_standing(self) -> int:
         """What may be said word for word, in tokens."""
         most = max(STANDING_SHARE * self.situation.config.budget, LEAST_STANDING_TOKENS)
-        return int(min(most, self._notes_room / 2))
+        return int(min(most, self._notes_room))
 
     def _settle(self) -> None:
         """Decide what stands in for what leaves, and reckon exactly."""

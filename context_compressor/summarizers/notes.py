@@ -7,13 +7,14 @@ returns others.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal, NamedTuple
 
 from context_compressor.summarizers.rules.choice import Candidate
-from context_compressor.summarizers.rules.lines import Stretch
+from context_compressor.summarizers.rules.lines import GAP, Stretch
 from context_compressor.summarizers.sections import (
     LEAST_FIRST,
     SECTIONS,
@@ -179,14 +180,17 @@ class Notes:
         self, told: Iterable[tuple[SectionKey, str, str]], by: By, *, known: Iterable[Line] = ()
     ) -> Notes:
         """Return the notes and new lines; one that says what a known one said gets its number."""
-        numbers = {line.words: line.number for line in known}
+        numbers: defaultdict[tuple[SectionKey, str, str], list[int]] = defaultdict(list)
+        for line in known:
+            numbers[line.words].append(line.number)
         said = {line.words for line in self.lines}
         lines, number = list(self.lines), self.next_number
         for section, topic, text in told:
-            if (section, topic, text) in said:
+            words = section, topic, text
+            if words in said and not text.startswith(GAP):
                 continue
-            said.add((section, topic, text))
-            earlier = numbers.get((section, topic, text))
+            said.add(words)
+            earlier = numbers[words].pop(0) if numbers[words] else None
             lines.append(Line(earlier or number, section, text, by, topic))
             number += earlier is None
         return replace(self, lines=tuple(lines), next_number=number)

@@ -40,7 +40,8 @@ from context_compressor.summarizers.protocol import (
     writer_of,
 )
 from context_compressor.summarizers.provider import answer_room
-from context_compressor.summarizers.rules.candidates import MOST_TOKENS, candidates_of
+from context_compressor.summarizers.rules.candidates import candidates_of
+from context_compressor.summarizers.rules.choice import MOST_TOKENS, Heading
 from context_compressor.summarizers.rules.lines import fold_stretches, kept, notes_by_rules, stretches_of
 from context_compressor.summarizers.rules.reading import Source
 from context_compressor.summarizers.sections import is_chinese, is_placeholder
@@ -59,7 +60,6 @@ _FILL = 0.9
 """How much of a limit is used: the model's vocabulary is not our counter's."""
 _CHAT_TOKENS = 16
 _LEAST_ROOM = 64
-_ROUNDS = 3
 _MADE_UP = (
     "Nothing of your last answer was taken, for it named what the material does not hold: {values}. "
     "Answer anew, with names and values as they stand there."
@@ -554,22 +554,20 @@ class RulesWriter:
         beside = [line.text for line in modelled.lines]
         beside += [line for msg in request.context for line in (msg.get_text_content() or "").splitlines()]
         language = "zh" if is_chinese([one.text for one in candidates] or beside) else "en"
-        free = room - self._tokens(modelled)
-        for _ in range(_ROUNDS):
-            lines = notes_by_rules(
-                candidates,
-                room_tokens=free,
-                counter=self._counter,
-                told=stretches,
-                beside=beside,
-                language=language,
-            )
-            told = notes.by_rules(lines, candidates, stretches)
-            excess = self._tokens(told) - room
-            if excess <= 0:
-                return told
-            free -= excess  # headings and list marks take room, too
-        return told.fitted(lambda some: self._tokens(some) <= room)
+        beside_tokens = self._tokens(modelled)
+
+        def tokens_of(lines: list[tuple[Heading, str]]) -> int:
+            return self._tokens(notes.by_rules(lines, (), ())) - beside_tokens
+
+        lines = notes_by_rules(
+            candidates,
+            room_tokens=room - beside_tokens,
+            tokens_of=tokens_of,
+            told=stretches,
+            beside=beside,
+            language=language,
+        )
+        return notes.by_rules(lines, candidates, stretches)
 
 
 def _less_room(limit: int, max_tokens: int) -> int:

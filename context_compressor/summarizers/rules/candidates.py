@@ -12,19 +12,17 @@ from itertools import groupby
 from context_compressor.messages.parts import leaves_of
 from context_compressor.messages.speech import is_rule
 from context_compressor.messages.text import clean
-from context_compressor.summarizers.rules.choice import Candidate, chosen
-from context_compressor.summarizers.rules.outcomes import read_outcome
+from context_compressor.summarizers.rules.choice import MOST_TOKENS, Candidate, chosen
+from context_compressor.summarizers.rules.outcomes import Line, Outcome, read_outcome
 from context_compressor.summarizers.rules.pieces import PIECE_CHARS, flat, head_of, packed, pieces_of, split
 from context_compressor.summarizers.rules.reading import Call, Said, Source, read_steps
 from context_compressor.tokens.counter import TokenCounter
 
-MOST_TOKENS = 2_000
-"""What the ledger keeps of one part."""
-
-
 _SUBJECT_CHARS = 160
 _BRIEF = 8
 """So many sentences are no speech."""
+_OFTEN = 4
+"""A line that so many results have says nothing of one of them."""
 _PACK_CHARS = 200
 """Neighbouring lines of a result are told together up to so many characters."""
 _LONG_CHARS = 200
@@ -62,14 +60,25 @@ def _cleaned(one: Candidate) -> Candidate:
 
 
 def _all_of(sources: Sequence[Source]) -> Iterator[Candidate]:
+    steps = [(step, read_outcome(step) if isinstance(step, Call) else None) for step in read_steps(sources)]
+    often = Counter(line for _, outcome in steps if outcome for line in set(outcome.lines))
     numbers: Counter[int] = Counter()
-    for step in read_steps(sources):
-        made = list(_of_said(step) if isinstance(step, Said) else _of_call(step))
+    for step, outcome in steps:
+        if isinstance(step, Call) and outcome:
+            made = list(_of_call(step, _without_often(outcome, often)))
+        elif isinstance(step, Said):
+            made = list(_of_said(step))
         for piece, one in enumerate(made):
             yield replace(
                 one, step=numbers[step.place], piece=piece, pieces=len(made), tokens=len(one.text) // 3
             )
         numbers[step.place] += 1
+
+
+def _without_often(outcome: Outcome, often: Counter[Line]) -> Outcome:
+    """Return an outcome without the lines that many results have, where it has others."""
+    lines = [line for line in outcome.lines if line.is_telling or often[line] < _OFTEN]
+    return outcome._replace(lines=tuple(lines)) if lines else outcome
 
 
 def _of_said(said: Said) -> Iterator[Candidate]:
@@ -83,7 +92,7 @@ def _of_said(said: Said) -> Iterator[Candidate]:
             rank *= 1.3 if number == 0 else 1.0
         else:
             rank = _CLOSING if said.closing else _SPOKEN
-            rank *= 0.5 if text.endswith((":", "：")) else 1.0
+            rank *= 0.2 if text.endswith((":", "：")) else 1.0
         yield Candidate(
             heading="done",
             text=text,
@@ -99,7 +108,7 @@ def _of_said(said: Said) -> Iterator[Candidate]:
         )
 
 
-def _of_call(call: Call) -> Iterator[Candidate]:
+def _of_call(call: Call, outcome: Outcome) -> Iterator[Candidate]:
     leaves = [(key, str(value)) for key, value in leaves_of(call.arguments) if value not in (None, "")]
     about = next((value for key, value in leaves if _names(key, value)), "")
     has_old = any(_OLD_KEY.match(key) for key, _ in leaves)
@@ -118,7 +127,6 @@ def _of_call(call: Call) -> Iterator[Candidate]:
     written = [line for line in written if line not in old]
     if not subjects and written:
         subjects.append(written.pop(0))
-    outcome = read_outcome(call)
     given = sum(map(len, subjects)) + sum(map(len, written))
     action = min(1.0, 2 * given / (given + outcome.chars + 40))
     done = _FOUND + action * (_DONE - _FOUND)
@@ -143,9 +151,11 @@ def _of_call(call: Call) -> Iterator[Candidate]:
     if outcome.lines and not written:
         told = "\n".join([one.subject, *(line.text for line in outcome.lines)])
         one = replace(one, shape=sha256(_NUMBER.sub("0", told).encode("utf-8", "replace")).hexdigest()[:8])
+    given_lines = set(map(_bare, [*written, *old]))
+    new = [line for line in outcome.lines if _bare(line.text) not in given_lines]
     lines = [
         (text, is_telling)
-        for is_telling, some in groupby(outcome.lines, key=lambda line: line.is_telling)
+        for is_telling, some in groupby(new, key=lambda line: line.is_telling)
         for text in packed((part for line in some for part in split(line.text)), _PACK_CHARS)
     ]
     if not outcome.failed:
@@ -155,6 +165,11 @@ def _of_call(call: Call) -> Iterator[Candidate]:
         yield replace(one, text=text, rank=_ERROR if is_telling or outcome.failed else rank)
     for text in packed(written, PIECE_CHARS):
         yield replace(one, text=f"+ {text}", rank=_WRITTEN)
+
+
+def _bare(line: str) -> str:
+    """Return a line without the number or mark that a listing puts before it."""
+    return line.lstrip("0123456789:|+- ")
 
 
 def _names(key: str, value: str) -> bool:

@@ -15,8 +15,12 @@ from context_compressor.summarizers.rules.pieces import values_of, words_of
 
 Heading = Literal["goal", "instructions", "facts", "decisions", "done", "failures", "state"]
 
+MOST_TOKENS = 2_000
+"""What the ledger keeps of one part."""
 USER_SHARE = 0.4
 """Share of the room that users' words may fill; what they leave is for the others."""
+CHAT_USER_SHARE = 0.8
+"""The same where nothing is called: what an agent says of itself it can say again."""
 _LINE_TOKENS = 12
 """What a line costs beside its pieces and what it is about: how it begins, and the gap before it."""
 _AGAIN = 0.1
@@ -24,12 +28,12 @@ _AGAIN = 0.1
 _UNSAID = 0.1
 """What a word is worth that a tool printed and nobody said."""
 _SUPERSEDED = 0.5
-_LEAST = 0.01
-"""Users' words worth less, as what is pasted again and again, leave their room to the others."""
+LEAST = 0.002
+"""What is worth less, as what is said or pasted again and again, leaves its room to the others."""
 _PLAIN = 0.25
 """What a word is worth that is no name, number or path."""
 _MOST_PIECES = 4
-"""So many pieces of a call are told at most: the whole can be read again."""
+"""More pieces of a call are told only where room is left: the whole can be read again."""
 _MANY = 4
 """After so many pieces of a line the next is worth half."""
 _RECENT = 0.5
@@ -74,7 +78,7 @@ class Candidate:
 
 def chosen(candidates: Iterable[Candidate], room: float) -> list[Candidate]:
     """Return the candidates that a room in tokens is given to, in order."""
-    return Chooser(candidates).chosen(room)
+    return Chooser(candidates).chosen(room, least=0)
 
 
 class Chooser:
@@ -91,18 +95,24 @@ class Chooser:
     def __init__(self, candidates: Iterable[Candidate], told: Iterable[str] = ()) -> None:
         candidates = list(candidates)
         self._told = frozenset(word for text in told for word in words_of(text))
-        self._users = _Pool([one for one in candidates if one.said_by_user])
+        self._users = _Pool(folded([one for one in candidates if one.said_by_user]))
+        self._has_calls = not all(map(_is_said, candidates))
         self._others = _Pool(folded([one for one in candidates if not one.said_by_user]))
 
-    def chosen(self, room: float, *, squeeze: float = 1.0) -> list[Candidate]:
+    def chosen(self, room: float, *, stretch: float = 1.0, least: float = LEAST) -> list[Candidate]:
         """Return the candidates that a room in tokens is given to, in order.
 
         Args:
             room: tokens.
-            squeeze: the share of what users' words leave that the others may fill.
+            stretch: the others may fill so many times what users' words leave: costs are reckoned roughly.
+            least: what words have to be worth, for each token.
         """
-        kept, told = self._users.cover(room * USER_SHARE, self._told)
-        others, _ = self._others.cover((room - _cost_of(kept)) * squeeze, told)
+        share = USER_SHARE if self._has_calls else CHAT_USER_SHARE
+        kept, told = self._users.cover(room * share, self._told, least)
+        left = (room - _cost_of(kept)) * stretch
+        others, _ = self._others.cover(left, told, least)
+        if not self._has_calls:  # else what tools printed would decide how much is left
+            kept, _ = self._users.cover(_cost_of(kept) + left - _cost_of(others), self._told, least)
         return sorted([*kept, *others], key=order_of)
 
 
@@ -112,20 +122,27 @@ def order_of(one: Candidate) -> tuple[int, int, int]:
 
 
 def folded(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates with calls told as one that came to the same; of plans the newest alone."""
-    lines: defaultdict[object, dict[tuple[int, int], list[Candidate]]] = defaultdict(dict)
+    """Return candidates with those told as one, the newest, that say the same; of plans the newest alone.
+
+    So are calls that came to the same, and what somebody says again, word for word.
+    """
+    lines: defaultdict[object, dict[object, list[Candidate]]] = defaultdict(dict)
     for one in sorted(candidates, key=order_of):
-        line = (one.place, one.step)
-        same = (one.kind, one.shape) if one.shape else "state" if one.heading == "state" else line
+        line: object = one.place, one.step
+        same: object = line
+        if _is_said(one):
+            same, line = (one.kind, one.text), order_of(one)
+        elif one.shape or one.heading == "state":
+            same = (one.kind, one.shape) if one.shape else one.heading
         lines[same].setdefault(line, []).append(one)
     kept: list[Candidate] = []
     for alike in lines.values():
         *older, newest = alike.values()
-        times = sum(line[0].times for line in alike.values())
-        if older and newest[0].shape:
-            first = older[0][0]
-            since = first.since or first.subject
-            newest = [replace(one, times=times, since=since, key="") for one in newest]
+        if older and newest[0].heading == "done":
+            times = sum(line[0].times for line in alike.values())
+            since = older[0][0].since or older[0][0].subject
+            key = newest[0].key if _is_said(newest[0]) else ""
+            newest = [replace(one, times=times, since=since, key=key) for one in newest]
         kept += newest
     return kept
 
@@ -167,13 +184,16 @@ class _Pool:
             self._lines[one.place, one.step].append(number)
         self._ranks = [
             one.rank
+            / (one.times**2 if _is_said(one) else 1)
             * rarity.get(one.kind, 1.0)
             * (1 + _RECENT * (one.place - oldest) / span)
             * (_SUPERSEDED if one.about and newest[one.about] > one.place else 1.0)
             for one in candidates
         ]
 
-    def cover(self, room: float, told: frozenset[str]) -> tuple[list[Candidate], frozenset[str]]:
+    def cover(
+        self, room: float, told: frozenset[str], least: float
+    ) -> tuple[list[Candidate], frozenset[str]]:
         """Return what a room in tokens is given to, and the words that are told then."""
         candidates, texts, heads, weigh = self._candidates, self._texts, self._heads, self._weigh
         covered = set(told)
@@ -188,24 +208,26 @@ class _Pool:
             # Exact, so that the order of a set, which differs between processes, does not matter.
             new = fsum(weigh[word] * (_AGAIN if word in covered else 1.0) for word in words)
             new *= self._ranks[number] / (1 + times / _MANY)
+            if times >= _MOST_PIECES and not _is_said(one):
+                new *= _AGAIN
             tokens = one.tokens + (0 if times else _line_cost(one))
             return new / (tokens + 8), tokens
 
-        heap = [(-worth(number)[0], -one.place, number) for number, one in enumerate(candidates)]
+        heap = [(-worth(number)[0], -candidates[number].place, number) for number in range(len(candidates))]
         heapq.heapify(heap)
         while heap:
             _, place, number = heapq.heappop(heap)
             if number in kept:
                 continue
             value, tokens = worth(number)
-            if value < _LEAST and candidates[number].said_by_user:
-                break
+            if value < least and _is_said(candidates[number]):
+                continue
             if heap and -value > heap[0][0]:  # less than it was: others may be worth more now
                 heapq.heappush(heap, (-value, place, number))
                 continue
             one = candidates[number]
             line = (one.place, one.step)
-            if tokens > room or (opened[line] == _MOST_PIECES and not _is_said(one)):
+            if tokens > room:
                 continue
             room -= tokens
             kept[number] = one

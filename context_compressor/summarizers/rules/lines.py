@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from context_compressor.summarizers.rules.choice import Candidate, Chooser, Heading, chosen, order_of
+from context_compressor.summarizers.rules.choice import (
+    MOST_TOKENS,
+    Candidate,
+    Chooser,
+    Heading,
+    chosen,
+    order_of,
+)
 from context_compressor.summarizers.rules.reading import Call, Source, read_steps
-from context_compressor.tokens.counter import TokenCounter
 
 KEPT_TIMES = 4
 """How many times the room the candidates of older parts fill together."""
 _MOST_STRETCHES = 256
-_ROUNDS = 4
+_ROUNDS = 5
+_FULL = 0.97
+"""A room filled to this share is full."""
+_MOST_STRETCH = 4.0
 _NAMED = 2
+GAP = "…"
+"""How a line begins that tells what is not told."""
 _SPEAKERS = ("user", "agent", "instruction")
 
 
@@ -32,12 +43,11 @@ class Labels:
     message: str = "message"
     messages: str = "messages"
     others: str = "more"
-    missing: str = "not shown"
 
 
 LABELS = {
     "en": Labels(),
-    "zh": Labels("用户", "指示", "助手", "失败", "条消息", "条消息", "条其他", "未列出"),
+    "zh": Labels("用户", "指示", "助手", "失败", "条消息", "条消息", "条其他"),
 }
 
 
@@ -78,15 +88,15 @@ def _kinds(stretch: Stretch) -> Counter[str]:
 
 
 def kept(candidates: Iterable[Candidate], room_tokens: int) -> tuple[Candidate, ...]:
-    """Return the candidates of older parts that the ledger keeps: at most four times the room."""
-    return tuple(chosen(candidates, KEPT_TIMES * room_tokens))
+    """Return the candidates of all parts that the ledger keeps: four times the room, or those of one part."""
+    return tuple(chosen(candidates, max(KEPT_TIMES * room_tokens, MOST_TOKENS)))
 
 
 def notes_by_rules(
     candidates: Sequence[Candidate],
     *,
     room_tokens: int,
-    counter: TokenCounter,
+    tokens_of: Callable[[list[tuple[Heading, str]]], int],
     told: Sequence[Stretch] = (),
     beside: Sequence[str] = (),
     language: str = "en",
@@ -96,26 +106,31 @@ def notes_by_rules(
     Args:
         candidates: those of all parts.
         room_tokens: what the lines may cost.
-        counter: counts it.
+        tokens_of: counts it.
         told: the stretches of all parts, by which gaps are told.
         beside: lines that stand in the notes already.
         language: "en" or "zh".
     """
     if room_tokens <= 0:
         return []
-    chooser, squeeze = Chooser(candidates, beside), 1.0
-    lines: list[tuple[Heading, str]] = []
+    chooser, stretch = Chooser(candidates, beside), 1.0
+    best: list[tuple[Heading, str]] = []
+    least, most = 0.0, _MOST_STRETCH
     for _ in range(_ROUNDS):
-        best = chooser.chosen(room_tokens, squeeze=squeeze)
-        lines = list(_lines(best, told, LABELS[language]))
-        used = counter.count_text("\n".join(line for _, line in lines))
+        lines = list(_lines(chooser.chosen(room_tokens, stretch=stretch), told, LABELS[language]))
+        used = tokens_of(lines)
         if used <= room_tokens:
-            break
-        # Users' words have their own room: only the others give way.
-        squeeze *= max(0.0, 0.97 - 1.5 * (used - room_tokens) / room_tokens)
-    while lines and counter.count_text("\n".join(line for _, line in lines)) > room_tokens:
-        lines.pop(0)  # a room for a line or two
-    return lines
+            best, least = lines, stretch
+            if used >= _FULL * room_tokens or not lines:
+                break
+        else:
+            most = stretch
+        stretch *= (1 + _FULL) / 2 * room_tokens / used
+        stretch = stretch if least < stretch < most else (least + most) / 2
+    while not best and lines:  # a room for a line or two
+        lines.pop(0)
+        best = lines if tokens_of(lines) <= room_tokens else []
+    return best
 
 
 def _lines(
@@ -160,7 +175,7 @@ def _gap_text(gap: Counter[str], calls: Counter[str], labels: Labels) -> str:
         named.append(
             f"{others} {labels.others if named else labels.message if others == 1 else labels.messages}"
         )
-    return f"… {', '.join(named)} {labels.missing}"
+    return f"{GAP} {', '.join(named)}"
 
 
 def _line_text(line: Sequence[Candidate], labels: Labels) -> str:
@@ -174,7 +189,7 @@ def _line_text(line: Sequence[Candidate], labels: Labels) -> str:
         if one.text:
             text += f"{' ' if text.endswith('…') else joint if text else ''}{one.text}"
         following = one.piece + 1
-    if following < first.pieces:
+    if following < first.pieces and first.said_by_user:
         text += " …"
     if is_said:
         label = {"user": labels.user, "agent": labels.agent}.get(first.kind, labels.instruction)

@@ -12,7 +12,7 @@ from context_compressor.summarizers.rules.reading import Call, data_in
 
 _BAD = (
     r"error|errors|fatal|traceback|exception|failed|failure|failing|cannot|can't|unable|invalid|denied"
-    r"|not found|no such"
+    r"|not found|no such|(?:does|did) not exist"
 )
 _BAD_CHINESE = "错误|失败|异常|无法|未找到|不存在|拒绝"
 _IS_BAD = re.compile(rf"\b(?:\w*Error|\w*Exception|{_BAD})\b|{_BAD_CHINESE}", re.IGNORECASE)
@@ -27,6 +27,7 @@ _NAMES_BAD = re.compile(
 _COUNTS_BAD = re.compile(r"\b[1-9]\d* (?:failed|failures?|errors?)\b", re.IGNORECASE)
 _EXIT_CODE = re.compile(r"(?:exit|return)[ _-]?(?:code|status)\W{1,4}(-?\d{1,9})\b", re.IGNORECASE)
 _STACK = "Traceback (most recent call last)"
+_AFTER_STACK = re.compile(r"(?:[^\n]*\n)(?:[ \t][^\n]*\n|\n)*([^\n]+)")
 _ENDS_CHARS = 300
 _STATUS_CHARS = 80
 """A line that tells an exit code is no longer."""
@@ -77,7 +78,7 @@ def read_outcome(call: Call) -> Outcome:
     code = _exit_code(lines)
     lines = [flat(line) for line in lines if not _FRAME.fullmatch(line)]
     failed = failed or _text_failed(text, lines, code)
-    return Outcome(failed, tuple(_errors(lines) if failed else _tell(lines)), len(text))
+    return Outcome(failed, tuple(_errors(_raised(text), lines) if failed else _tell(lines)), len(text))
 
 
 def names_error(line: str) -> bool:
@@ -130,16 +131,28 @@ def _text_failed(text: str, lines: list[str], code: int | None) -> bool:
     return _BEGINS_BAD.match(first) is not None or any(map(_NAMES_BAD.search, (first, last)))
 
 
-def _errors(lines: list[str]) -> Iterator[Line]:
-    """Yield the lines that say why a call failed: those first that begin with an error."""
+def _raised(text: str) -> list[str]:
+    """Return the line behind each stack of a traceback, the last first: what stands there is not indented."""
+    raised: list[str] = []
+    for stack in text.split(_STACK)[1:]:
+        found = _AFTER_STACK.match(stack)
+        raised += [flat(found[1])] if found else []
+    return raised[::-1]
+
+
+def _errors(raised: list[str], lines: list[str]) -> Iterator[Line]:
+    """Yield the lines that say why a call failed: what was raised, then those that begin with an error."""
     bad = [
         f"{line} {after}".rstrip() if line.endswith((":", "：")) else line
         for line, after in zip(lines, [*lines[1:], ""], strict=True)
         if _IS_BAD.search(line[:_ENDS_CHARS]) and _STACK not in line
     ]
     bad.sort(key=lambda line: _BEGINS_BAD.match(line[:_ENDS_CHARS]) is None)
-    told = list(dict.fromkeys(bad))[:_ERROR_LINES] or lines[-2:]
-    yield from (Line(line, True) for line in told)
+    told: list[str] = []
+    for line in [*raised, *bad]:
+        if not any(line in other or other in line for other in told):
+            told.append(line)
+    yield from (Line(line, True) for line in told[:_ERROR_LINES] or lines[-_ERROR_LINES:])
 
 
 def _tell(lines: list[str]) -> Iterator[Line]:
