@@ -43,6 +43,8 @@ MOVED = {
     "cli.replay": "lab.commands.replay",
     "cli.replay_parallel": "lab.commands.replay_parallel",
     "measure": "lab.measure",
+    "memory.following": "memory.tracking",
+    "memory.making": "memory.tracking",
     "memory.searching": "memory.places",
     "messages.turns": "messages.chat.writing",
     "offload.directory.gc": "offload.directory",
