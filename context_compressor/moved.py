@@ -43,6 +43,7 @@ MOVED = {
     "cli.replay": "lab.commands.replay",
     "cli.replay_parallel": "lab.commands.replay_parallel",
     "measure": "lab.measure",
+    "compression.stub_draft": "compression.draft",
     "memory.following": "memory.tracking",
     "memory.making": "memory.tracking",
     "memory.searching": "memory.places",

@@ -127,7 +127,7 @@ def _every_message_alone(items: Any, *rest: Any) -> Any:
     return classify([replace(item, exchange=item.key) for item in items], *rest)
 
 
-@mistake(replaced(ROOM + "compression.stub_draft.classify", _every_message_alone))
+@mistake(replaced(ROOM + "compression.draft.classify", _every_message_alone))
 async def test_a_cut_falls_between_parallel_results() -> None:
     """langmem #126: the cut that keeps recent messages separates results from their call."""
     memory = new_memory(config(1_500, keep_recent_count=3))
