@@ -45,6 +45,7 @@ MOVED = {
     "measure": "lab.measure",
     "compression.stub_draft": "compression.draft",
     "memory.following": "memory.tracking",
+    "memory.housekeeping": "memory.running",
     "memory.making": "memory.tracking",
     "memory.searching": "memory.places",
     "messages.turns": "messages.chat.writing",

@@ -285,13 +285,13 @@ async def _canned(
     maker: SegmentMaker,
     request: SummaryRequest,
     notes: Notes,
-    *,
+    *what: Any,
     _real: Any = SegmentMaker._write,
     **how: Any,
 ) -> Any:
     if not any(msg.role == "user" for msg in request.messages):
-        return notes.added("Previous conversation was too long to summarize."), False
-    return await _real(maker, request, notes, **how)
+        return notes.added("Previous conversation was too long to summarize."), ()
+    return await _real(maker, request, notes, *what, **how)
 
 
 @mistake(replaced(ROOM + "compression.segments.SegmentMaker._write", _canned))

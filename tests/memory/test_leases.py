@@ -16,7 +16,7 @@ from context_compressor import (
     SummaryRequest,
     to_openai,
 )
-from context_compressor.memory import housekeeping, leases
+from context_compressor.memory import running, leases
 from context_compressor.memory.history import ListHistory
 from tests.memory.scripted import (
     Gated,
@@ -304,7 +304,7 @@ async def test_a_hook_may_close_the_memory(history: SharedHistory) -> None:
 async def test_closing_gives_up_a_model_that_takes_too_long(
     history: SharedHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(running, "CLOSING_SECONDS", 0.05)
     gated, noting = Gated(), Noting()
     one, other = memories(history, gated, noting)
     await filled(one, NEAR)
