@@ -16,7 +16,7 @@ from context_compressor import (
     SummaryRequest,
     to_openai,
 )
-from context_compressor.memory import running, leases
+from context_compressor.memory import leases, running
 from context_compressor.memory.history import ListHistory
 from tests.memory.scripted import (
     Gated,
