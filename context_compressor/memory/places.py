@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from context_compressor.compression.edits import ItemKey, StubEdit, message_id
+from context_compressor.compression.edits import ItemKey, message_id
 from context_compressor.compression.shown import Redact, call_text, shown_message
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import History
 from context_compressor.memory.index import HistoryIndex, texts_of
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg, tool_results
-from context_compressor.messages.parts import PartPath, is_argument, part_at
-from context_compressor.messages.text import dump_sendable
+from context_compressor.messages.parts import is_argument, part_at
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.guide import ROLES, is_own_tool
 from context_compressor.offload.store import OffloadStore, ref_of
-from context_compressor.search.hits import Document, Hit, find_all
+from context_compressor.search.hits import Document, Hit, Lines, find_all, lines_of
 
 if TYPE_CHECKING:
     from context_compressor.search import Found
@@ -30,47 +28,6 @@ _MAX_PLACES = 200
 """Places of one text in a transcript that are looked at."""
 _HEADER_END = " ===\n"
 """What stands before a message's text in a transcript."""
-
-
-class _Lines(NamedTuple):
-    """Where a passage stands in a text, 1-based."""
-
-    first: int
-    last: int
-    column: int
-    """Of its first character, in the first line."""
-
-
-class Place(NamedTuple):
-    """A passage that was found, and what stands in the view and the ledger for its message."""
-
-    found: Found
-    shown: Sequence[Msg]
-    stubs: Sequence[StubEdit]
-    segments: Mapping[str, float]
-    """The refs of the segments that hold parts of the message, and how far into each these stand: 0 its
-    beginning, 1 its end."""
-    messages_ago: int
-    msg: Msg | None
-    """The message itself, for the call that the passage is of."""
-    stand_ins: Mapping[PartPath, str]
-    """What stands in a segment for single texts of the message."""
-    redact: Redact | None
-
-    @property
-    def is_call(self) -> bool:
-        """Whether the passage is of a call's arguments."""
-        return self.found.document.tool is not None and self.found.document.role != "tool"
-
-    @property
-    def arguments(self) -> list[StubEdit]:
-        """The stubs of arguments, where the passage is of a call: it may stand in the text of one of them."""
-        return [stub for stub in self.stubs if self.is_call and is_argument(stub.path)]
-
-    @property
-    def refs(self) -> list[str]:
-        """The refs of the texts that tell its lines."""
-        return [*(stub.ref for stub in self.arguments), *self.segments]
 
 
 class Recall:
@@ -126,7 +83,7 @@ class Recall:
         found = await self.index.search(query, limit, [("", head.number, head.size)], role=role, last=is_last)
         ago = {key: count for count, key in enumerate(reversed(state.known.tokens))}
         places = [
-            _place(one, state, ago[key], msg, self._redact)
+            _Place(one, msg, state, ago[key], self._redact)
             for one, msg in found
             if (key := one.document.key) in ago
         ]
@@ -134,88 +91,99 @@ class Recall:
         for ref in dict.fromkeys(ref for place in places for ref in place.refs):
             with suppress(OffloadError):
                 texts[ref] = await self._read_ref(ref)
-        return await asyncio.to_thread(lambda: [_hit(place, texts, query) for place in places])
+        return await asyncio.to_thread(lambda: [place.hit(texts, query) for place in places])
 
 
-def _place(
-    found: Found, state: MemoryState, messages_ago: int, msg: Msg | None, redact: Redact | None
-) -> Place:
-    """Return what view and ledger have for the message of a passage, None where it is gone."""
-    key = found.document.key
-    orphans = [] if msg is None else [f"#orphan{number}" for number in range(len(tool_results(msg)))]
-    items = [ItemKey(key, part) for part in ("", "#results", "#text", *orphans)]
-    shown = [item.msg for item in state.items if item.key.key == key and item.kind != "segment"]
-    stubs = [stub for item in items for stub in state.ledger.stubs_of(item).values() if not stub.page]
-    segments: dict[str, float] = {}
-    for item in items:
-        held = state.ledger.segment_of(item)
-        if held is not None:
-            segments.setdefault(held.ref, held.items.index(item) / len(held.items))
-    stand_ins = {path: stub.text for path, stub in state.ledger.stubs_of(items[0]).items()}
-    return Place(found, shown, stubs, segments, messages_ago, msg, stand_ins, redact)
-
-
-def _call_of(place: Place) -> str:
-    """Return the call of a passage as a transcript has it; empty where its message is another by now."""
-    msg, part = place.msg, place.found.document.part
-    said = [] if msg is None else [one for one in texts_of(msg, (), place.redact) if one.part == part]
-    if msg is None or not said:
-        return ""
-    stand_ins = {path: text for path, text in place.stand_ins.items() if part_at(msg, path) is not None}
-    block = shown_message(msg, stand_ins, {}, place.redact).get_content_blocks()[said[0].block]
-    return call_text(block) if block.get("type") == "tool_use" else ""
-
-
-def _hit(place: Place, texts: Mapping[str, str], query: str) -> Hit:
-    """Return a passage with where it stands.
+class _Place:
+    """A passage that was found, with what view and ledger have for its message at that moment.
 
     Args:
-        place: the passage.
-        texts: the texts under `place.refs`, as far as they could be read.
-        query: what was asked.
+        found: the passage.
+        msg: its message, None where it is gone.
+        state: in step with the history.
+        messages_ago: how many messages came after it.
+        redact: what every text goes through.
+
+    Attributes:
+        refs: of the texts that tell its lines.
     """
-    sought = _lines_sought(place.found.text, query) if place.is_call else []
-    found, document = place.found, place.found.document
-    # Of a call with a stub the line that was asked for may still be there.
-    told = found.text[slice(*sought[0])] if sought else found.text
-    in_view = any(told in said.text for msg in place.shown for said in texts_of(msg, (), place.redact))
-    ref: str | None = None
-    lines: _Lines | None = None
-    whole = ref_of(document.text) if place.stubs else ""
-    argument = _argument_with(place, texts, sought)
-    if any(stub.ref == whole for stub in place.stubs):
-        ref, lines = whole, _lines_of(document.text, found.start, found.end)
-    elif argument is not None:
-        ref, lines = argument
-    elif place.segments:
-        ref, lines = _in_segments(place, texts, sought)
-    return Hit(
-        text=found.text,
-        ref=ref,
-        message_ids=(message_id(document.key),),
-        role=document.role,
-        tool=document.tool,
-        lines=None if lines is None else (lines.first, lines.last),
-        in_view=in_view,
-        messages_ago=place.messages_ago,
-        column=1 if lines is None else lines.column,
-    )
 
+    def __init__(
+        self, found: Found, msg: Msg | None, state: MemoryState, messages_ago: int, redact: Redact | None
+    ) -> None:
+        self._found, self._msg, self._messages_ago, self._redact = found, msg, messages_ago, redact
+        key, ledger = found.document.key, state.ledger
+        orphans = [] if msg is None else [f"#orphan{number}" for number in range(len(tool_results(msg)))]
+        items = [ItemKey(key, part) for part in ("", "#results", "#text", *orphans)]
+        self._is_call = found.document.tool is not None and found.document.role != "tool"
+        self._shown = [one.msg for one in state.items if one.key.key == key and one.kind != "segment"]
+        self._stand_ins = {path: stub.text for path, stub in ledger.stubs_of(items[0]).items()}
+        stubs = [stub for item in items for stub in ledger.stubs_of(item).values() if not stub.page]
+        self._stubs = {stub.ref for stub in stubs}
+        self._arguments = [stub.ref for stub in stubs if self._is_call and is_argument(stub.path)]
+        # Each with how far into it the message stands, of which parts may leave apart: 0 its beginning.
+        self._segments: dict[str, float] = {}
+        for item in items:
+            if (held := ledger.segment_of(item)) is not None:
+                self._segments.setdefault(held.ref, held.items.index(item) / len(held.items))
+        self.refs = [*self._arguments, *self._segments]
 
-def _in_segments(
-    place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
-) -> tuple[str, _Lines | None]:
-    """Return ref and lines of the segment with a passage: the parts of a message may leave apart."""
-    call = _call_of(place) if place.is_call else ""
-    for ref, share in place.segments.items():
-        transcript = texts.get(ref, "")
-        if place.is_call:
-            lines = _lines_of_call(transcript, call, place.found.text, share, sought)
-        else:
-            lines = _lines_in(transcript, place.found, share)
-        if lines is not None:
-            return ref, lines
-    return next(iter(place.segments)), None
+    def hit(self, texts: Mapping[str, str], query: str) -> Hit:
+        """Return the passage with where it stands.
+
+        Args:
+            texts: those under `refs`, as far as they could be read.
+            query: what was asked.
+        """
+        found, document = self._found, self._found.document
+        sought = _lines_sought(found.text, query) if self._is_call else []
+        # Of a call with a stub the line that was asked for may still be there.
+        told = found.text[slice(*sought[0])] if sought else found.text
+        ref, lines = self._stands(texts, sought)
+        return Hit(
+            text=found.text,
+            ref=ref,
+            message_ids=(message_id(document.key),),
+            role=document.role,
+            tool=document.tool,
+            lines=None if lines is None else (lines.first, lines.last),
+            in_view=any(told in said.text for msg in self._shown for said in texts_of(msg, (), self._redact)),
+            messages_ago=self._messages_ago,
+            column=1 if lines is None else lines.column,
+        )
+
+    def _stands(
+        self, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
+    ) -> tuple[str | None, Lines | None]:
+        """Return ref and lines of the stored text with the passage, as far as they can be told."""
+        found, document = self._found, self._found.document
+        if self._stubs and (whole := ref_of(document.text)) in self._stubs:
+            return whole, lines_of(document.text, found.start, found.end)
+        for ref in self._arguments:
+            stored = texts.get(ref, "")
+            start = document.text.find(stored) if stored else -1
+            first, last = (found.start + at - start for at in sought[0])
+            if start >= 0 and first < len(stored) and last > 0:
+                return ref, lines_of(stored, max(0, found.start - start), found.end - start)
+        call = self._call() if self._is_call else ""
+        for ref, share in self._segments.items():
+            transcript = texts.get(ref, "")
+            if self._is_call:
+                lines = _lines_of_call(transcript, call, found.text, share, sought)
+            else:
+                lines = _lines_in(transcript, found, share)
+            if lines is not None:
+                return ref, lines
+        return next(iter(self._segments), None), None
+
+    def _call(self) -> str:
+        """Return the call of the passage as a transcript has it; empty where its message is another."""
+        msg, part = self._msg, self._found.document.part
+        if msg is None or not (said := [one for one in texts_of(msg) if one.part == part]):
+            return ""
+        stand_ins = {path: text for path, text in self._stand_ins.items() if part_at(msg, path) is not None}
+        block = shown_message(msg, stand_ins, {}, self._redact).get_content_blocks()[said[0].block]
+        return call_text(block) if block.get("type") == "tool_use" else ""
 
 
 def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
@@ -233,54 +201,35 @@ def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
     return [(start, end) for _, start, end in ranked]
 
 
-def _argument_with(
-    place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
-) -> tuple[str, _Lines] | None:
-    """Return ref and lines of the stored argument that holds what was sought of a call."""
-    found = place.found
-    for stub in place.arguments:
-        stored = texts.get(stub.ref)
-        start = found.document.text.find(stored) if stored else -1
-        if not stored or start < 0:
-            continue
-        end = start + len(stored)
-        first, last = (found.start + at for at in sought[0])
-        if first < end and start < last:
-            return stub.ref, _lines_of(stored, max(0, found.start - start), found.end - start)
-    return None
-
-
 def _lines_of_call(
     transcript: str, call: str, text: str, share: float, sought: Sequence[tuple[int, int]]
-) -> _Lines | None:
+) -> Lines | None:
     """Return the lines of a call in the transcript with it, of those the ones with what was sought.
 
     Where the call is not found as a whole, what was sought tells them if it stands there just once.
     """
-    places = _places_of(call, transcript)
-    begin, end = 0, len(transcript)
-    if places:
-        at = _nearest(places, transcript, share)
-        begin, end = at + call.index("\n") + 1, at + len(call)
-    for start, stop in sought if places else sought[:1]:
+    from context_compressor.search.terms import readings  # which only a search loads
+
+    at = _nearest(_places_of(call, transcript), transcript, share)
+    begin, end = (0, len(transcript)) if at is None else (at + call.index("\n") + 1, at + len(call))
+    # Arguments stand there as JSON, those of a custom tool as they are.
+    said = list(readings(transcript[begin:end]))
+    for start, stop in sought[:1] if at is None else sought:
         line = text[start:stop]
         value = line.partition(": ")[2] or line
-        # Arguments stand there as JSON, of which there are two forms, those of a custom tool as they are.
-        for needle in (dump_sendable(value)[1:-1], json.dumps(value)[1:-1], line):
-            at = transcript.find(needle, begin, end) if needle else -1
-            if at >= 0 and (places or transcript.find(needle, at + 1) < 0):
-                return _lines_of(transcript, at, at + len(needle))
-    return _lines_of(transcript, begin, end) if places else None
+        for reading, origins in said if value else ():
+            first = reading.find(value)
+            if first >= 0 and (at is not None or reading.find(value, first + 1) < 0):
+                return lines_of(transcript, begin + origins[first], begin + origins[first + len(value)])
+    return None if at is None else lines_of(transcript, begin, end)
 
 
-def _lines_in(transcript: str, found: Found, share: float) -> _Lines | None:
+def _lines_in(transcript: str, found: Found, share: float) -> Lines | None:
     """Return the lines of a passage in the transcript with its message, told from like texts by its place."""
     places = _places_of(found.document.text, transcript)
-    if not places:
-        return None
     whole = [at for at in places if transcript.endswith(_HEADER_END, 0, at)]
     start = _nearest(whole or places, transcript, share)
-    return _lines_of(transcript, start + found.start, start + found.end)
+    return None if start is None else lines_of(transcript, start + found.start, start + found.end)
 
 
 def _places_of(text: str, transcript: str) -> list[int]:
@@ -288,11 +237,5 @@ def _places_of(text: str, transcript: str) -> list[int]:
     return list(islice(find_all(text, transcript), _MAX_PLACES))
 
 
-def _nearest(places: Sequence[int], transcript: str, share: float) -> int:
-    return min(places, key=lambda at: abs(at - share * len(transcript)))
-
-
-def _lines_of(text: str, start: int, end: int) -> _Lines:
-    first = text.count("\n", 0, start) + 1
-    last = first + text.count("\n", start, max(start, end - 1))
-    return _Lines(first, last, start - text.rfind("\n", 0, start))
+def _nearest(places: Sequence[int], transcript: str, share: float) -> int | None:
+    return min(places, key=lambda at: abs(at - share * len(transcript)), default=None)

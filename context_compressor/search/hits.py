@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from context_compressor.messages.text import indent_lines
 from context_compressor.offload.pages import ago_of
@@ -68,6 +69,22 @@ def find_all(sought: str, text: str) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(sought, at + 1)
+
+
+class Lines(NamedTuple):
+    """Where a stretch stands in a text, 1-based."""
+
+    first: int
+    last: int
+    column: int
+    """Of its first character, in the first line."""
+
+
+def lines_of(text: str, start: int, end: int) -> Lines:
+    """Return the lines of characters `start` to `end` of a text."""
+    first = text.count("\n", 0, start) + 1
+    last = first + text.count("\n", start, max(start, end - 1))
+    return Lines(first, last, start - text.rfind("\n", 0, start))
 
 
 def _end(text: str, least: int, most: int) -> int:

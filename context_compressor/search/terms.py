@@ -19,6 +19,7 @@ _ESCAPE = re.compile(
     r"|\\u[0-9a-fA-F]{4}"
     r'|\\[\\"/bfnrt]'
 )
+_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _DEPTH = 2
 """JSON that stands in JSON, as what a tool printed does in its result, is escaped twice."""
 
@@ -51,7 +52,7 @@ def readings(text: str) -> Iterator[tuple[str, Sequence[int]]]:
 def _character(escape: str) -> str:
     if escape[1] == "u":
         return bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "surrogatepass")
-    return escape[1] if escape[1] in '\\"/' else "\n"
+    return _CONTROLS.get(escape[1], escape[1])
 
 
 UNSPACED = (

@@ -11,7 +11,7 @@ from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.messages.media import is_data_url
 from context_compressor.offload.files import FileOffloadStore, TextFiles
 from context_compressor.offload.guide import SpeakerRole
-from context_compressor.search.hits import Document, Found, Hit
+from context_compressor.search.hits import Document, Found, Hit, lines_of
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tools.source import MAX_PAGE_TOKENS, PAGES_PER_BUDGET
 
@@ -113,8 +113,6 @@ class _StoredHit(Hit):
 
 
 def _hit(found: Found) -> Hit:
-    text = found.document.text
-    first = text.count("\n", 0, found.start) + 1
-    last = first + text.count("\n", found.start, max(found.start, found.end - 1))
-    column = found.start - text.rfind("\n", 0, found.start)
-    return _StoredHit(found.text, found.document.key, (), _ROLE, None, (first, last), False, 0, column=column)
+    lines = lines_of(found.document.text, found.start, found.end)
+    place = lines.first, lines.last
+    return _StoredHit(found.text, found.document.key, (), _ROLE, None, place, False, 0, column=lines.column)

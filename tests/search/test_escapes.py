@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from context_compressor.search.terms import readings
 
 SAID = st.text(st.one_of(st.sampled_from('\\"/nu04\n\t\b你🎉'), st.characters(exclude_categories=["Cs"])))
-WHITE = str.maketrans("\b\f\r\t", "\n\n\n\n")
 
 
 @given(SAID, st.booleans())
 def test_what_json_says_is_read(said: str, is_ascii: bool) -> None:
     text = json.dumps(said, ensure_ascii=is_ascii)[1:-1]
-    assert said.translate(WHITE) in [one.translate(WHITE) for one, _ in readings(text)][:2]
+    assert said in [one for one, _ in readings(text)][:2]
 
 
 def test_what_json_in_json_says_is_read() -> None:
