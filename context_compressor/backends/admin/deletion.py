@@ -19,11 +19,12 @@ from context_compressor.backends.admin.collection import (
 )
 from context_compressor.backends.admin.opening import sessions_of
 from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, named_by
-from context_compressor.compression.edits import message_id, name_of
+from context_compressor.compression.edits import name_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.history import History
 from context_compressor.offload.folders import ABANDONED_SECONDS
-from context_compressor.offload.store import OffloadStore
+from context_compressor.offload.store import KeepingStore, OffloadStore
 
 REWRITE_SECONDS = 30.0
 _DISTRIBUTION = "agent-context-compressor"
@@ -135,27 +136,18 @@ async def delete_session(
             nothing was done.
     """
     directory, user_id, session_id = sessions_of(base)
-    history = directory.history(user_id, session_id)
     try:
-        is_there = (await history.head()).number
+        is_there = (await directory.history(user_id, session_id).head()).number
     except InvalidStateError:
         is_there = 1  # the rest of it is removed
     if not is_there:
         raise InvalidArgumentError(
             f"there is no session {session_id!r} of user {user_id!r} ({directory.place})"
         )
-    own = await named_by(history)
-    reminders = [*directory.reminders, *await _check_store(store, own)]
-    others: list[set[str]] = []
-    if store is not None and not (own_namespace or namespace_of(store).is_of(user_id, session_id)):
-        others = await directory.named_refs((user_id, session_id))
-    done = Deletion(user_id, session_id, directory.place, _name(store), not_reached=reminders)
-    done.objects += await directory.remove(user_id, session_id)
-    if store is not None:
-        await _remove_texts(done, namespace_of(store), others, grace_seconds, gone=own)
-    if rewrite:
-        await _rewrite(done, directory, store, wait_seconds)
-    return done
+    done = Deletion(user_id, session_id, directory.place, _name(store))
+    return await _delete(
+        done, directory, store, grace_seconds, wait_seconds if rewrite else None, own_namespace=own_namespace
+    )
 
 
 async def delete_messages(
@@ -184,19 +176,64 @@ async def delete_messages(
             none of its texts; nothing was done.
     """
     directory, user_id, session_id = sessions_of(base)
-    history = directory.history(user_id, session_id)
-    entries = [entry for entry in await history.read(ids=msg_ids) if entry.msg is not None]
-    there = {message_id(entry.key) for entry in entries}
+    entries = await directory.history(user_id, session_id).read(ids=msg_ids)
+    there = {entry.msg.id for entry in entries if entry.msg is not None}
     for id in msg_ids:
         if id not in there:
             raise InvalidArgumentError(f"there is no message {id!r} in session {session_id!r} of {user_id!r}")
-    head, ledger = await history.head(), await history.ledger()
-    edits = {name_of(edit): edit for entry in ledger for edit in entry.edits}
-    reminders = [*directory.reminders, *await _check_store(store, await named_by(history))]
-    done = Deletion(user_id, session_id, directory.place, _name(store), list(msg_ids), not_reached=reminders)
+    done = Deletion(user_id, session_id, directory.place, _name(store), list(msg_ids))
+    return await _delete(done, directory, store, grace_seconds, wait_seconds if rewrite else None)
+
+
+async def _delete(
+    done: Deletion,
+    directory: SessionDirectory,
+    store: OffloadStore | None,
+    grace_seconds: float,
+    rewrite_seconds: float | None,
+    *,
+    own_namespace: bool = False,
+) -> Deletion:
+    """Delete the messages that are to go, or the whole session, and then the texts nobody names."""
+    history = directory.history(done.user_id, done.session_id)
+    named = await named_by(history)
+    done.not_reached = [*directory.reminders, *await _check_store(store, named)]
     space = None if store is None else namespace_of(store)
-    held = {} if space is None else {one.ref: one for one in await space.stored()}
-    async with CompressedMemory(history, store=store) as memory:
+    others: list[set[str]] = []
+    if space is not None and not (own_namespace or space.is_of(done.user_id, done.session_id)):
+        others = await directory.named_refs((done.user_id, done.session_id))
+    if done.messages is None:
+        done.objects += await directory.remove(done.user_id, done.session_id)
+    else:
+        await _delete_messages(done, directory, history, store, done.messages)
+    if space is not None:
+        # What an event stored that came to nothing may tell of them as well.
+        kept = await named_by(history)
+        await _remove_texts(done, space, others, grace_seconds, gone=named, kept=kept)
+    if rewrite_seconds is None:
+        return done
+    for file, engine in sqlite_engines(directory, store).items():
+        from context_compressor.backends.sql.engines import rewrite_file
+
+        try:  # earlier states of what was removed may lie between the rows
+            await rewrite_file(engine, rewrite_seconds)
+            done.objects.append(RemovedObject("file", str(file), file.stat().st_size, "rewritten"))
+        except ConflictError as error:
+            done.problems.append(f"{error}; what was deleted may lie in it until it is rewritten: try again")
+    return done
+
+
+async def _delete_messages(
+    done: Deletion,
+    directory: SessionDirectory,
+    history: History,
+    store: OffloadStore | None,
+    msg_ids: Sequence[str],
+) -> None:
+    """Delete messages as a memory does, but for texts, and note what the history says of that."""
+    head, entries, ledger = await history.head(), await history.read(ids=msg_ids), await history.ledger()
+    texts = None if store is None else KeepingStore(store)
+    async with CompressedMemory(history, store=texts) as memory:
         await memory.delete(list(msg_ids))
     since = await history.read(after=head.number, ids=msg_ids)
     gone = {entry.key for entry in since if entry.msg is None}
@@ -205,23 +242,13 @@ async def delete_messages(
         for entry in await history.ledger(after=head.number)
         for name in (*entry.withdrawn, *map(name_of, entry.edits))
     }
+    edits = {name_of(edit): edit for entry in ledger for edit in entry.edits}
     done.objects += directory.lost(
-        user_id,
-        session_id,
+        done.user_id,
+        done.session_id,
         [entry for entry in entries if entry.key in gone],
         [edit for name, edit in edits.items() if name in changed],
     )
-    if space is not None:
-        left = {one.ref for one in await space.stored()}
-        done.objects += [
-            RemovedObject("text", space.where(ref), one.bytes) for ref, one in held.items() if ref not in left
-        ]
-        # What an event stored that came to nothing may tell of them as well.
-        others = await directory.named_refs((user_id, session_id))
-        await _remove_texts(done, space, others, grace_seconds, kept=await named_by(history))
-    if rewrite:
-        await _rewrite(done, directory, store, wait_seconds)
-    return done
 
 
 async def _check_store(store: OffloadStore | None, named: Collection[str]) -> list[str]:
@@ -252,10 +279,10 @@ async def _remove_texts(
     others: Sequence[set[str]],
     grace_seconds: float,
     *,
-    gone: Collection[str] = (),
-    kept: Collection[str] = (),
+    gone: Collection[str],
+    kept: Collection[str],
 ) -> None:
-    """Remove from a namespace what others do not name, and is not young where they use it, too.
+    """Remove from a namespace what neither the session nor others name, and is not young where they use it.
 
     Args:
         done: takes note of it.
@@ -274,13 +301,8 @@ async def _remove_texts(
     there = {one.ref for one in found}
     named = named.union(*(refs for refs in others if len(refs & there) > len(refs) / 2)) & there
     is_shared = bool(named)
-    swept = await sweep(
-        namespace,
-        found,
-        named.union(kept),
-        grace_seconds=grace_seconds if is_shared else 0.0,
-        gone=gone,
-    )
+    grace_seconds = grace_seconds if is_shared else 0.0
+    swept = await sweep(namespace, found, named.union(kept), grace_seconds=grace_seconds, gone=gone)
     done.objects += swept.removed
     done.problems += swept.problems
     for texts, why in (
@@ -294,20 +316,6 @@ async def _remove_texts(
         done.objects += [RemovedObject("file", where, size) for where, size in rest]
     except OffloadError as error:
         done.problems.append(str(error))
-
-
-async def _rewrite(
-    done: Deletion, directory: SessionDirectory, store: OffloadStore | None, wait_seconds: float
-) -> None:
-    """Rewrite SQLite's files, where earlier states of what was removed may lie between the rows."""
-    for file, engine in sqlite_engines(directory, store).items():
-        from context_compressor.backends.sql.engines import rewrite_file
-
-        try:
-            await rewrite_file(engine, wait_seconds)
-            done.objects.append(RemovedObject("file", str(file), file.stat().st_size, "rewritten"))
-        except ConflictError as error:
-            done.problems.append(f"{error}; what was deleted may lie in it until it is rewritten: try again")
 
 
 def _name(store: OffloadStore | None) -> str | None:
