@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable
 
 from context_compressor.messages.text import clean
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.counter import TokenCounter, largest_fitting
 
 ELLIPSIS = " …"
 _BOUNDARY = re.compile(r"[.!?؟।][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")
@@ -58,10 +56,10 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:
     if counter.count_text(text) <= max_tokens:
         return text
 
-    def fits(length: int) -> bool:
-        return counter.count_text(text[:length].rstrip() + ELLIPSIS) <= max_tokens
+    def cost(length: int) -> int:
+        return counter.count_text(text[:length].rstrip() + ELLIPSIS)
 
-    length = largest_that_fits(fits, max(16, max_tokens), len(text))
+    length = largest_fitting(cost, len(text) - 1, max_tokens, 4 * max_tokens, good_enough=None)
     for end in reversed([match.end() for match in _BOUNDARY.finditer(text, 0, length)]):
         if end <= length // 2:
             break
@@ -76,14 +74,3 @@ def drop_torn_end(text: str) -> str:
     """Return `text`, which broke off somewhere, up to its last whole sentence or line, with an ellipsis."""
     end = max((match.end() for match in _BOUNDARY.finditer(text)), default=0)
     return (text[:end].rstrip() if end else text.rstrip()) + ELLIPSIS
-
-
-def largest_that_fits(fits: Callable[[int], bool], first: int, below: int) -> int:
-    """Return the largest number below a bound that fits, 0 where none does.
-
-    Doubling from `first` keeps what is tried near the size of the answer, however far the bound is.
-    """
-    low, high = 0, first
-    while high < below and fits(high):
-        low, high = high, 2 * high
-    return low + bisect_left(range(low + 1, min(high, below)), True, key=lambda number: not fits(number))

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from context_compressor.summarizers.cutting import ELLIPSIS, largest_that_fits
+from context_compressor.summarizers.cutting import ELLIPSIS
+from context_compressor.tokens.counter import largest_fitting
 
 SectionKey = Literal["goal", "instructions", "facts", "decisions", "done", "failures", "state"]
 
@@ -127,7 +128,7 @@ def drop_least(text: str, fits: Callable[[str], bool]) -> str:
             shown.append(lines[number] + ("" if is_last or following in numbers else ELLIPSIS))
         return "\n".join(shown)
 
-    return kept(largest_that_fits(lambda count: fits(kept(count)), 1, len(order) + 1))
+    return kept(largest_fitting(lambda count: not fits(kept(count)), len(order), 0, 1, good_enough=None))
 
 
 def is_chinese(texts: Iterable[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from context_compressor.errors import InvalidArgumentError, check_members
@@ -140,3 +140,41 @@ def _string_characters(value: Any) -> int:
     if isinstance(value, dict):
         return sum(map(len, value)) + sum(map(_string_characters, value.values()))
     return sum(map(_string_characters, value)) if isinstance(value, list) else 0
+
+
+GOOD_ENOUGH = 0.96
+"""Fill at which the search ends: the last few percent would cost as many counts as all that came before."""
+
+
+def largest_fitting(
+    cost: Callable[[int], int],
+    upper: int,
+    limit: int,
+    guess: int,
+    *,
+    good_enough: float | None = GOOD_ENOUGH,
+    calls: int | None = None,
+) -> int:
+    """Return a large `n` in `0..upper` with `cost(n) <= limit`, in tokens; 0 when none was found.
+
+    `cost` should grow with `n`, more or less; the `n` returned was measured, or is 0. Interpolates from
+    `guess`, then bisects: typically 3 to 6 calls of `cost`, and 1 or 2 after a good guess at a low fill. Ends
+    at a cost of `good_enough` of the limit (None: at the largest `n`), and after so many `calls` with what it
+    has, if it has anything.
+    """
+    fits, too_many = 0, upper + 1
+    aim = 1.0 if good_enough is None else (1 + good_enough) / 2
+    n = min(max(guess, 1), upper)
+    called = 0
+    while too_many - fits > 1 and (calls is None or called < calls or not fits):
+        tokens = cost(n)
+        called += 1
+        if tokens > limit:
+            too_many = n
+        else:
+            fits = n
+            if good_enough is not None and tokens >= good_enough * limit:
+                break
+        n = int(n * limit * aim) // max(tokens, 1) if called <= 3 else (fits + too_many) // 2
+        n = min(max(n, fits + 1), too_many - 1)
+    return fits

@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.offload.pages import FoundLine, FoundSection, ago_of, closing_found, found_page
-from context_compressor.offload.previews.making import largest_fitting
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.counter import TokenCounter, largest_fitting
 
 if TYPE_CHECKING:
     import regex

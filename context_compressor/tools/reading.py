@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from context_compressor.offload.pages import END, closing_more, lines_page
-from context_compressor.offload.previews.making import CHARS_PER_TOKEN_BOUND, largest_fitting
+from context_compressor.offload.previews.making import CHARS_PER_TOKEN_BOUND
 from context_compressor.offload.previews.text import counted
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.counter import TokenCounter, largest_fitting
 
 _STEP_CHARACTERS = 1 << 16
 """Characters passed in one step on the way to a line; splitting a large text would hold the interpreter."""

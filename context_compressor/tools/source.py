@@ -10,10 +10,9 @@ from context_compressor.errors import OffloadCorruptError, OffloadError, Offload
 from context_compressor.events import CompressionEvent
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.offload.guide import GREP_TOOL, SEARCH_TOOL, SpeakerRole
-from context_compressor.offload.previews.making import largest_fitting
 from context_compressor.offload.store import REF_PREFIX
 from context_compressor.search.hits import Hit
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.counter import TokenCounter, largest_fitting
 from context_compressor.tools.arguments import FinalAnswer, show_value
 
 NEWEST_NAMED = 5

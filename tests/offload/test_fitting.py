@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from context_compressor.offload.previews.making import largest_fitting
+from context_compressor.tokens.counter import largest_fitting
 
 
 def test_what_costs_all_there_is_fits() -> None:
