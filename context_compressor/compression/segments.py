@@ -255,15 +255,17 @@ class SegmentMaker:
         That one may still be asked for again, and notes that tell of it would have to be made again.
         """
         said = {one.key: one.msg for one in self._requests}
-        items = [item for item in self._stays if item.exchange != self._items[-1].exchange]
+        now = {one.key for one in self._requests[-1:]}  # what the agent works on, which is told by itself
+        newest = self._items[-1].exchange
+        told = self._told(item for item in self._stays if item.exchange != newest or item.key in now)
         shown: list[Msg] = []
-        for item in items:
+        for item in self._stays:
+            if item.exchange == newest:
+                continue
             texts = {path: stub.text for path, stub in item.stubs.items()} | self._stubbed.get(item.key, {})
             msg = said.get(item.key) or shown_message(item.source, texts, {}, self._config.redact)
             shown += abridge(_without_compaction(msg), self._counter)
         messages = abridge(request.messages, self._counter, whole) if is_remote else request.messages
-        newest = {one.key for one in self._requests[-1:]}  # what the agent works on now
-        told = self._told(item for item in self._stays if item in items or item.key in newest)
         return replace(request, messages=messages, context=(*request.context, *shown)), told
 
     def _in_place(
@@ -274,9 +276,9 @@ class SegmentMaker:
         None: what leaves did not all stand there, or what did is not all for a model to note.
         """
         held = getattr(own, "held", ())
-        leaving = [item for unit in planned.units for item in unit.items if item.kind != "segment"]
+        leaving = [item for unit in planned.units for item in unit.items if item.kind == "message"]
         sees_more = self._config.redact is not None or not self._hints.isdisjoint(held)
-        if sees_more or any(item.key not in held for item in leaving):
+        if sees_more or not leaving or any(item.key not in held for item in leaving):
             return None, []
         seen = [item for item in self._items if item.kind == "message" and item.key in held]
         left = {item.key for item in leaving}
@@ -289,22 +291,21 @@ class SegmentMaker:
         behind = (_among(openings, item.key) for item in stays if item.key not in before)
         more = len(amid) - _MOST_NAMED
         departure = Departure(
-            count=sum(item.kind == "message" for item in leaving),
+            count=len(leaving),
             last=_among(openings, leaving[-1].key),
             next=next(behind, ""),
             amid=(*amid[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])),
             before_tokens=sum(item.tokens for item in self._items if item.key in held),
             free_tokens=self._free_tokens,
         )
-        texts = [
-            (item, shown_message(item.source, {path: stub.text for path, stub in item.stubs.items()}, {}))
-            for item in seen
-        ]
+        texts = [(item, shown_message(item.source, {}, {})) for item in seen]
+        stubs = "\n".join(stub.text for item in seen for stub in item.stubs.values())
         shown = replace(
             request,
             messages=tuple(msg for item, msg in texts if item.key in left),
             context=(
                 self._system,
+                Msg("memory", stubs, "assistant", timestamp="", id=""),
                 *request.context,
                 *(msg for item, msg in texts if item.key not in left),
             ),

@@ -204,6 +204,23 @@ async def test_what_it_read_of_what_stays_takes_the_notes_along(place: int, hold
     assert (SUMMARY.splitlines()[-1] in str(server.requests[-1].json)) is holds
 
 
+async def test_what_it_names_of_all_that_it_saw_bears_no_mark() -> None:
+    """Be it the system's, of what leaves or of what stays; what nothing showed does."""
+    noted = "## Facts and values\n+ Ticket 48213 is of Note 3; Note 19 is newer\n+ Ticket 99999 is closed"
+    serving = Serving(refuse=answer(noted))
+    async with (
+        ModelServer(serving) as server,
+        MESSAGES.open(server, True, max_total_tokens=BUDGET, target_ratio=0.9, summarizer="own") as client,
+    ):
+        for count in (20, 30):
+            system = {"system": "Yours is ticket 48213."}
+            await MESSAGES.ask(client, notes(count), stream=False, asynchronous=True, **system)
+    assert len(serving.there) == 1
+    sent = json.dumps(server.requests[-1].json)
+    assert "Ticket 48213 is of Note 3; Note 19 is newer" in sent
+    assert "Ticket 99999 (?) is closed" in sent
+
+
 async def test_a_window_that_is_known_has_to_hold_it() -> None:
     serving = Serving()
     async with (
