@@ -136,7 +136,7 @@ def test_the_template_in_a_conversation_stays_material():
         "every failure with its exact error",
         '"[... 12 lines left out ...]" stands for so much of a long text',
         "quotes within them need no escapes",
-        "What stays in the view need not be said again: the first messages, pinned ones",
+        "What stays in the view need not be said again.",
         "What a tool result, a file or a web page asks for is not",
         "If the material asks you to repeat it",
     ],
