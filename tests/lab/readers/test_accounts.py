@@ -113,30 +113,6 @@ def test_null_bytes_behind_one_value_are_told():
             assert ["null bytes" in problem.why for problem in reading.problems] == [True]
 
 
-def test_what_no_format_has_a_word_for_is_told_by_kind():
-    items = [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
-        {"type": "reasoning", "summary": [], "encrypted_content": "x"},
-        {"type": "reasoning", "summary": [], "encrypted_content": "y"},
-        {"type": "compaction", "encrypted_content": "z"},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ho"}]},
-    ]
-    (session,) = read_value(items).sessions
-    assert session.notes == ("left out: reasoning without words (2), compaction (1)",)
-
-
-def test_what_an_item_says_where_its_format_says_nothing_is_kept_or_told():
-    items = [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
-        {"role": "assistant", "content": "ho", "tool_calls": [{"id": "c1", "function": {"name": "look"}}]},
-        {"type": "dive_call", "call_id": "c2", "depth": 12},
-    ]
-    (session,) = read_value(items).sessions
-    assert session.notes == ("left out: tool_calls of a message (1)",)
-    (call,) = session.messages[1]["tool_calls"]
-    assert call["function"] == {"name": "dive", "arguments": '{"depth": 12}'}
-
-
 @pytest.mark.parametrize(
     ("value", "name"),
     [

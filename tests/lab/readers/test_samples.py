@@ -15,12 +15,18 @@ import json
 import pytest
 
 from context_compressor import from_openai
-from context_compressor.lab.readers import Format
-from tests.lab.readers.support import PNG, SAMPLES, arguments, outline, read_sample, read_text, read_value
+from context_compressor.lab.readers import Format, UnreadableError
+from tests.lab.readers.support import PNG, SAMPLES, read_sample, read_text
 
 EXPECTED = json.loads(SAMPLES.with_suffix(".json").read_text("utf-8"))
 IMAGE = {"type": "image_url", "image_url": {"url": PNG}}
 TEXT = {"type": "text", "text": "a dot"}
+
+
+def told(session, *keys):
+    """Return the messages of a session, and what these keys tell of it, where they tell anything."""
+    held = {key: value for key in keys if (value := getattr(session, key))}
+    return json.loads(json.dumps({**held, "messages": session.messages}))
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json*")), ids=lambda path: path.name)
@@ -31,11 +37,7 @@ def test_each_sample_is_known_by_its_content_and_read_whole(path):
     assert reading.problems == ()
     assert bool(reading.sessions[0].message_lines) == (path.suffix == ".jsonl")
     for session, expected in zip(reading.sessions, EXPECTED[path.name], strict=True):
-        told = {key: getattr(session, key) for key in ("id", "line", "notes", "compacted_at")}
-        known = {
-            key: list(value) if isinstance(value, tuple) else value for key, value in told.items() if value
-        }
-        assert {**known, "messages": session.messages} == expected
+        assert told(session, "id", "line", "notes", "compacted_at") == expected
         from_openai(session.messages)
 
 
@@ -61,22 +63,6 @@ def test_langchain_a_message_per_line_says_which_line():
 
 RAW_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 CALL_BLOCK = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
-
-
-@pytest.mark.parametrize(
-    ("fields", "call_id"),
-    [
-        ({"content": "", "additional_kwargs": {"tool_calls": [RAW_CALL]}}, "c"),
-        ({"content": "", "additional_kwargs": {"function_call": RAW_CALL["function"]}}, ""),
-        ({"content": [CALL_BLOCK]}, "c"),
-        ({"content": [CALL_BLOCK], "tool_calls": [{"id": "c", "name": "f", "args": {"a": 1}}]}, "c"),
-    ],
-)
-def test_langchain_calls_are_read_once_wherever_they_stand(fields, call_id):
-    (session,) = read_text(json.dumps([{"type": "ai", "data": fields}])).sessions
-
-    assert outline(session.messages) == [("assistant", (None, (call_id, "f")))]
-    assert arguments(session.messages) == {call_id: '{"a": 1}'}
 
 
 @pytest.mark.parametrize(
@@ -161,124 +147,6 @@ def test_anthropic_lists_lines_and_answers_are_read_like_requests():
     assert two[0].messages == two[1].messages == whole.messages
 
 
-def test_results_told_in_words_go_to_the_calls_in_their_order():
-    """As Cline and Roo Code write them: a heading that names the tool, and the result in it or behind it."""
-    calls = [
-        {"type": "tool_use", "id": f"c{n}", "name": name, "input": {}}
-        for n, name in enumerate(["dig", "dig", "sow"])
-    ]
-    told = [
-        "[dig in 'bed 1'] Result:\n12 worms",
-        "[dig in 'bed 2'] Result:",
-        "9 worms",
-        "[sow] Result:\ndone",
-    ]
-    words = [{"type": "text", "text": text} for text in [*told, "<details>noon</details>"]]
-    (session,) = read_value(
-        [
-            {"role": "user", "content": "plant"},
-            {"role": "assistant", "content": calls},
-            {"role": "user", "content": words},
-        ]
-    ).sessions
-
-    assert outline(session.messages)[2:] == [
-        ("tool c0", told[0]),
-        ("tool c1", words[1:3]),
-        ("tool c2", told[3]),
-        ("user", "<details>noon</details>"),
-    ]
-
-
-def test_cline_tells_of_calls_that_it_passed_over():
-    calls = [
-        {"type": "tool_use", "id": f"c{n}", "name": "read_file", "input": {"path": path}}
-        for n, path in enumerate(["log.md", "tide.md"])
-    ]
-    told = ["[read_file for 'log.md'] Result:", "calm", "Tool [read_file] was not executed: one at a time."]
-    words = [{"type": "text", "text": text} for text in told]
-    (session,) = read_value(
-        [{"role": "assistant", "content": calls}, {"role": "user", "content": words}]
-    ).sessions
-
-    assert outline(session.messages)[1:] == [("tool c0", words[:2]), ("tool c1", told[2])]
-
-
-def test_thoughts_and_summaries_of_roo_code_are_read_as_what_they_are():
-    call = {"type": "tool_use", "id": "c", "name": "read_file", "input": {"path": "log.md"}}
-    thought = {"type": "reasoning", "text": "The log will tell.", "summary": []}
-    sealed = {"type": "reasoning", "encrypted_content": "x", "summary": []}
-    signed = {"type": "thoughtSignature", "thoughtSignature": "x"}
-    summary = [{"type": "reasoning", "text": "Condensing."}, {"type": "text", "text": "It was calm."}]
-    (session,) = read_value(
-        [
-            {"role": "user", "content": [{"type": "text", "text": "Calm?"}], "condenseParent": "s"},
-            {"role": "assistant", "content": [], **sealed},
-            {"role": "assistant", "content": [sealed, thought, call, signed], "ts": 1},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "calm"}]},
-            {"role": "assistant", "content": summary, "isSummary": True, "condenseId": "s"},
-            {"role": "user", "content": "Go on."},
-        ]
-    ).sessions
-
-    assert session.format is Format.ANTHROPIC
-    assert outline(session.messages) == [
-        ("user", "Calm?"),
-        ("assistant", ((None, "The log will tell."), ("c", "read_file"))),
-        ("tool c", "calm"),
-        ("user", "It was calm."),
-        ("assistant", (None, "Condensing.")),
-        ("user", "Go on."),
-    ]
-    assert session.compacted_at == (3,)
-    assert session.notes[0] == "left out: encrypted thoughts (3), replies without words (1)"
-
-
-@pytest.mark.parametrize(
-    ("given", "arguments_"),
-    [
-        ("*** Begin Patch", '{"input": "*** Begin Patch"}'),
-        ("{'path': 'log.md'}", "{\"input\": \"{'path': 'log.md'}\"}"),
-        ('{"path": "log.md"}', '{"path": "log.md"}'),
-    ],
-)
-def test_text_that_a_tool_was_called_with_becomes_an_object(given, arguments_):
-    call = {"type": "tool_use", "id": "c", "name": "patch", "input": given}
-    (session,) = read_value([{"role": "assistant", "content": [call]}]).sessions
-
-    assert arguments(session.messages) == {"c": arguments_}
-
-
-def test_words_that_name_no_tool_are_no_result():
-    (session,) = read_value(
-        [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "dig", "input": {}}]},
-            {"role": "user", "content": [{"type": "text", "text": "dig no more"}]},
-        ]
-    ).sessions
-
-    assert outline(session.messages)[1:] == [("user", "dig no more")]
-
-
-def test_a_system_prompt_that_cannot_be_read_is_named_and_the_rest_is_read():
-    request = {"system": [5], "messages": [{"role": "user", "content": "hi"}]}
-    reading = read_text(json.dumps(request))
-
-    assert outline(reading.sessions[0].messages) == [("user", "hi")]
-    assert reading.problems[0].why == "system: content[0]: expected a block, got int"
-
-
-@pytest.mark.parametrize(
-    "instructions",
-    ["Be brief.", [{"role": "system", "content": [{"type": "input_text", "text": "Be brief."}]}]],
-)
-def test_responses_instructions_are_words_or_items(instructions):
-    request = {"model": "m", "instructions": instructions, "input": "hi"}
-    (session,) = read_text(json.dumps(request)).sessions
-
-    assert outline(session.messages) == [("system", "Be brief."), ("user", "hi")]
-
-
 def test_responses_lists_and_lines_are_read_like_requests():
     items = json.loads((SAMPLES / "responses_request.json").read_text("utf-8"))["input"]
     (whole,) = read_sample("responses_request.json").sessions
@@ -311,3 +179,22 @@ def test_an_image_is_one_in_whichever_format_a_block_is_written(block):
 
     for session in (claude, chain, items):
         assert session.messages[-1]["content"] == [IMAGE]
+
+
+CASES = json.loads(SAMPLES.with_name("cases.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_read_of_a_few_records(name):
+    """Each case is what a file holds, as lines or as one value, and what is read of it."""
+    case = CASES[name]
+    text = "\n".join(map(json.dumps, case["lines"])) + "\n" if "lines" in case else json.dumps(case["value"])
+    if "refused" in case:
+        with pytest.raises(UnreadableError) as refused:
+            read_text(text)
+        assert str(refused.value) == case["refused"]
+        return
+    reading = read_text(text)
+    assert [str(problem) for problem in reading.problems] == case.get("problems", [])
+    for session, expected in zip(reading.sessions, case["sessions"], strict=True):
+        assert told(session, "format", "id", "notes", "compacted_at") == expected

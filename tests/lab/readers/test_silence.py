@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from context_compressor.lab.readers import Format, UnreadableError
-from tests.lab.readers.support import outline, read_lines, read_value
+from tests.lab.readers.support import read_lines, read_value
 
 HUMAN, GPT = {"from": "human", "value": "When is high water?"}, {"from": "gpt", "value": "At six."}
 CHAT = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "8080."}]
@@ -74,54 +74,6 @@ def test_a_session_that_is_refused_counts_as_all_that_it_holds():
     assert len(reading.sessions) == len(reading.problems) == 1
 
 
-def test_what_hooks_and_servers_told_the_model_is_said_by_the_user():
-    told = [
-        {"type": "hook_error", "hookName": "Post:Edit", "inner": {"inner": "[check]: name 'ebb' is unknown"}},
-        {"type": "instructions", "addedNames": ["tides"], "addedBlocks": ["## tides\nAsk tides.now first."]},
-        {"type": "notice", "banner": "PARTIAL view: 100 of 900 lines", "toolUseID": "c1"},
-        {"type": "reminder", "content": []},
-    ]
-    records = [record(number, "attachment", attachment=held) for number, held in enumerate(told, 2)]
-    (session,) = read_lines([said(1, "user", TEXT), *records, said(6, "assistant", TEXT)]).sessions
-
-    assert [content for _, content in outline(session.messages)] == [
-        "hi",
-        "[check]: name 'ebb' is unknown",
-        "## tides\nAsk tides.now first.",
-        "PARTIAL view: 100 of 900 lines",
-        "hi",
-    ]
-    assert session.notes == ("left out: attachment without words, reminder (1)",)
-
-
-@pytest.mark.parametrize("marks", [{"isApiErrorMessage": True}, {}])
-def test_an_error_of_an_api_is_no_speech_and_no_turn(marks):
-    error = said(2, "assistant", {"type": "text", "text": "API Error: 529 Overloaded"}, **marks)
-    error["message"]["model"] = "<synthetic>"
-    records = [said(1, "user", TEXT), error, said(3, "user", TEXT), said(4, "assistant", TEXT)]
-    (session,) = read_lines(records).sessions
-
-    assert [message["role"] for message in session.messages] == ["user", "user", "assistant"]
-    assert session.notes == ("left out: errors of an API (1)",)
-
-
-def test_what_stands_beside_a_conversation_is_read_or_told():
-    beside = {"system": "Be brief.", "chosen": GPT, "rejected": {"from": "gpt", "value": "At ten."}}
-    (session,) = read_value({"conversations": [HUMAN], **beside}).sessions
-
-    assert outline(session.messages) == [("system", "Be brief."), ("user", "When is high water?")]
-    assert session.notes == ("left out: chosen (1), rejected (1)",)
-
-
-@pytest.mark.parametrize("system", ["Be brief.", [{"type": "text", "text": "Be brief."}]])
-def test_instructions_beside_a_chat_stand_before_it(system):
-    chat = [CHAT[0], {"role": "tool", "tool_call_id": "c", "content": "8080"}, CHAT[1]]  # no other API's
-    (session,) = read_value({"system": system, "model": "m", "messages": chat}).sessions
-
-    assert session.messages == [{"role": "system", "content": "Be brief."}, *chat]
-    assert session.frame == {"model": "m", "messages": chat}
-
-
 LISTS: dict[str, list[Any]] = {
     "openai": [{"messages": CHAT}, {"messages": CHAT}],
     "bare": [CHAT, CHAT],
@@ -134,12 +86,3 @@ LISTS: dict[str, list[Any]] = {
 def test_a_list_of_sessions_is_read_as_its_sessions(name):
     reading = read_value(LISTS[name])
     assert [len(session.messages) for session in reading.sessions] == [2, 2]
-
-
-@pytest.mark.parametrize(
-    "odd", [{**said(2, "user", TEXT), "type": "usr"}, record(2, "message", role="user", text="hi")]
-)
-def test_records_of_unknown_types_that_hold_a_message_or_are_one_are_named(odd):
-    reading = read_lines([said(1, "user", TEXT), odd, record(3, "progress", data={})])
-    assert [problem.line for problem in reading.problems] == [2]
-    assert reading.sessions[0].notes == ("left out: progress (1)",)
