@@ -37,7 +37,7 @@ class RemovedObject(NamedTuple):
     where: str
     bytes: int
     action: str = "removed"
-    """Or "rewritten": then `bytes` is what it said that is gone."""
+    """Or "rewritten": then `bytes`, of a row or a key, is the size of what is gone from it."""
 
 
 class SessionDirectory(ABC):
