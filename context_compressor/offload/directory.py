@@ -9,7 +9,7 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -100,25 +100,26 @@ def namespaces_in_use(root: Path) -> set[str]:
     """
     names: set[str] = set()
     living: set[str] = set()
+    folder = own_folder(root)
     try:
-        files = list(own_folder(root).iterdir())
+        files = os.listdir(folder)  # noqa: PTH208 - of thousands no paths are made
     except FileNotFoundError:
         return names
-    for file in files:
-        if file.name.startswith(OPEN_PREFIX) and not file.is_symlink():
+    for name in files:
+        if name.startswith(OPEN_PREFIX) and not (folder / name).is_symlink():
             with suppress(FileNotFoundError):  # its process has just ended
-                written = _written_by(file)
+                written = _written_by(folder / name)
                 if written is not None:
-                    living.add(file.name)
-                    names |= _names_of_earlier(written) if not file.name.startswith(_LEASING) else set()
-    for file in files:
-        if file.name.startswith(LEASE_PREFIX):
-            namespace, _, owner = file.name.removeprefix(LEASE_PREFIX).partition(_OF)
+                    living.add(name)
+                    names |= _names_of_earlier(written) if not name.startswith(_LEASING) else set()
+    for name in files:
+        if name.startswith(LEASE_PREFIX):
+            namespace, _, owner = name.removeprefix(LEASE_PREFIX).partition(_OF)
             if owner.rpartition("-")[0] in living:
                 names.add(namespace)
             else:
                 with suppress(OSError):
-                    file.unlink()
+                    (folder / name).unlink()
     return names
 
 
@@ -314,9 +315,9 @@ class Directory:
                     os.write(descriptor, f"\n+{namespace};".encode())
         return file
 
-    def reserve(self, size: int, descriptor: int, max_bytes: int) -> None:
-        """Count bytes that are about to be written to an open file, which becomes as large; where they do
-        not fit, make room first.
+    def reserve(self, ref: str, size: int, descriptor: int, max_bytes: int) -> None:
+        """Count the bytes of a text, about to be written to an open file, which becomes as large; where they
+        do not fit, make room first.
 
         Raises:
             OffloadFullError: there is not enough that may be removed.
@@ -336,7 +337,8 @@ class Directory:
         used = self.usage.used()
         held = "" if used is None else f" holds {used:,} and"
         raise OffloadFullError(
-            f"{size:,} bytes do not fit: {self._root}{held} may hold {max_bytes:,} (max_bytes); {mend}"
+            f"{ref} was not stored: {size:,} bytes do not fit: {self._root}{held} may hold {max_bytes:,} "
+            f"(max_bytes); {mend}"
         )
 
     def _make_room(self, size: int, descriptor: int, max_bytes: int) -> bool:
@@ -468,10 +470,7 @@ class Tenant:
                 self.shared.usage.add(size, file=descriptor)
             return
         self.count_index()
-        try:
-            self.shared.reserve(size, descriptor, self._max_bytes)
-        except OffloadFullError as error:
-            raise OffloadFullError(f"{ref} was not stored: {error}") from None
+        self.shared.reserve(ref, size, descriptor, self._max_bytes)
 
     def freed(self) -> None:
         """Note that something went, so that there may be room again."""
@@ -573,7 +572,6 @@ class _Limits(NamedTuple):
 
 
 _Chosen = tuple[FoundNamespace, Reason]
-_Choose = Callable[[Sequence[FoundNamespace], Collection[str]], list[_Chosen]]
 
 
 def _collect(
@@ -607,27 +605,33 @@ def _look_and_remove(
     before = sum(namespace.bytes for namespace in found)
     max_bytes = limits.bytes if before > (limits.above or 0) else None
     now = time.time_ns()
-
-    def choose_of(left: Sequence[FoundNamespace], protected: Collection[str]) -> list[_Chosen]:
-        return choose(left, protected, max_bytes, limits.age_seconds, now)
-
-    if dry_run:
-        chosen = choose_of(found, taken | keep)
-        freed = sum(namespace.bytes for namespace, _ in chosen)
-    else:
-        chosen, freed = _remove_enough(path, found, taken | keep, choose_of)
+    removed: list[_Chosen] = []
+    refused: list[PermissionError] = []
+    left, tried = {namespace.name: namespace for namespace in found}, set(taken | keep)
+    # Where some of what is to go has to stay, others go in its place.
+    while chosen := choose(list(left.values()), tried, max_bytes, limits.age_seconds, now):
+        tried.update(namespace.name for namespace, _ in chosen)
+        for start in range(0, len(chosen), _BATCH):
+            batch = chosen[start : start + _BATCH]
+            ours, others = (batch, []) if dry_run else _remove(path, batch, refused)
+            removed += ours
+            for namespace, _ in (*ours, *others):
+                del left[namespace.name]
+    if refused and not removed:
+        raise refused[0]  # somebody has to act
+    after = sum(namespace.bytes for namespace in left.values())
     if is_counted:
-        usage.end_counting(before - freed, begun)
+        usage.end_counting(after, begun)
     return GarbageCollection(
         removed=tuple(
             RemovedNamespace(each.name, each.bytes, each.texts, max((now - each.used_ns) / _NANO, 0), why)
-            for each, why in chosen
+            for each, why in removed
         ),
         namespaces=len(found),
         in_use=sum(namespace.name in taken for namespace in found),
         kept=sum(namespace.name in keep - taken for namespace in found),
         bytes_before=before,
-        bytes_after=before - freed,
+        bytes_after=after,
         is_dry_run=dry_run,
     )
 
@@ -649,55 +653,31 @@ def _deciding(
         yield names
 
 
-def _remove_enough(
-    path: Path, found: Sequence[FoundNamespace], protected: Collection[str], choose_of: _Choose
-) -> tuple[list[_Chosen], int]:
-    """Remove what is to go; where some of it has to stay, others go in its place.
+def _remove(
+    path: Path, batch: Sequence[_Chosen], refused: list[PermissionError]
+) -> tuple[list[_Chosen], list[_Chosen]]:
+    """Remove what was chosen, is still as it was found and may be removed.
 
     Returns:
-        What was removed, and the bytes that are gone.
-
-    Raises:
-        PermissionError: nothing that is to go may be removed.
+        What was removed, and what others removed before.
     """
-    removed: list[_Chosen] = []
-    refused: list[PermissionError] = []
-    left, tried = {namespace.name: namespace for namespace in found}, set(protected)
-    while chosen := choose_of(list(left.values()), tried):
-        for start in range(0, len(chosen), _BATCH):
-            removed += _remove(path, chosen[start : start + _BATCH], left, refused)
-        tried.update(namespace.name for namespace, _ in chosen)
-    if refused and not removed:
-        raise refused[0]
-    freed = sum(namespace.bytes for namespace in found if namespace.name not in left)
-    return removed, freed
-
-
-def _remove(
-    path: Path, batch: Sequence[_Chosen], left: dict[str, FoundNamespace], refused: list[PermissionError]
-) -> list[_Chosen]:
-    """Remove what was chosen, is still as it was found and may be removed; return that."""
-    removed: list[_Chosen] = []
+    ours: list[_Chosen] = []
+    others: list[_Chosen] = []
     aside: list[Path] = []
     with _deciding(path, [namespace for namespace, _ in batch]) as taken:
         for namespace, reason in batch:
-            if namespace.name in taken:
-                continue
             try:
-                if not _set_aside(path, namespace, aside):
-                    continue
-                removed.append((namespace, reason))
+                if namespace.name not in taken and _set_aside(path, namespace, aside):
+                    ours.append((namespace, reason))
             except FileNotFoundError:
-                pass  # another collection was faster
+                others.append((namespace, reason))
             except PermissionError as error:
                 logger.warning("%s may not be removed: %s", path / namespace.name, error.strerror)
                 refused.append(error)
-                continue
-            del left[namespace.name]
     sync_directory(path)
     for directory in aside:
         _empty_aside(directory)
-    return removed
+    return ours, others
 
 
 def _empty_aside(directory: Path) -> None:

@@ -53,6 +53,16 @@ class TestOneProcess:
         assert [each.name for each in collect_garbage(tmp_path, max_bytes=0).removed] == ["a", "b"]
         assert not file.exists()
 
+    async def test_a_process_of_an_earlier_release_is_told_in_its_own_way(self, tmp_path: Path) -> None:
+        """It reads the lines of files that are locked, and knows of no leases."""
+        stores = [FileOffloadStore(tmp_path, name) for name in "ab"]
+        for store in stores:
+            await store.write("text")
+        [file] = [name for name in files_in(tmp_path) if name.startswith("open-")]
+        with (tmp_path / ".store" / file).open("rb") as stream:
+            assert not try_lock(stream.fileno())
+            assert stream.read().split() == [b"+a;", b"+b;"]
+
     @pytest.mark.parametrize("how", ["closed", "died"])
     async def test_what_is_removed_is_closed_before(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

@@ -61,7 +61,7 @@ def hard_link(name: str) -> Callable[[Path, Path], None]:
     return plant
 
 
-NAMES = ("lock", "usage", "collected", "open-1-planted")
+NAMES = ("lock", "usage", "collected", "open-1-planted", "in-use-mine~open-1-planted-0")
 PLANTED: dict[str, Callable[[Path, Path], None]] = {
     "folder": folder_link,
     "folder to nowhere": folder_link_to_nowhere,

@@ -102,13 +102,20 @@ class TestBytes:
         (tmp_path / "a" / "search.sqlite3").unlink()
         await store.write(text_of(2))
 
-    @pytest.mark.parametrize("call", ["open", "close"])
-    async def test_what_an_index_grew_by_after_the_last_text_counts(self, tmp_path: Path, call: str) -> None:
-        store = FileOffloadStore(tmp_path, "a", max_bytes=9_000)
-        await store.write(text_of(1))
+    @pytest.mark.parametrize("max_bytes", [9_000, None])
+    @pytest.mark.parametrize("call", ["open", "close", "write"])
+    async def test_what_an_index_grew_by_after_the_last_text_counts(
+        self, tmp_path: Path, call: str, max_bytes: int | None
+    ) -> None:
+        await FileOffloadStore(tmp_path, "limited", max_bytes=9_000).write(text_of(1))
+        store = FileOffloadStore(tmp_path, "a", max_bytes=max_bytes)
+        await store.write(text_of(2))
         (tmp_path / "a" / "search.sqlite3").write_bytes(b"x" * 1_500)
-        getattr(store, call)()
-        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 2_500
+        if call == "write":
+            await store.write(text_of(3))
+        else:
+            getattr(store, call)()
+        assert Usage(tmp_path).used() == bytes_in(tmp_path) == (4_500 if call == "write" else 3_500)
 
     async def test_what_could_not_be_counted_is_counted_by_the_next_text(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,16 +133,6 @@ class TestBytes:
                 await store.write(text_of(2))
         await store.write(text_of(3))
         assert Usage(tmp_path).used() == bytes_in(tmp_path) == 3_500
-
-    async def test_an_index_is_counted_by_the_next_text_of_a_store_without_a_quota(
-        self, tmp_path: Path
-    ) -> None:
-        await FileOffloadStore(tmp_path, "limited", max_bytes=9_000).write(text_of(1))
-        free = FileOffloadStore(tmp_path, "free")
-        await free.write(text_of(2))
-        (tmp_path / "free" / "search.sqlite3").write_bytes(b"x" * 1_500)
-        await free.write(text_of(3))
-        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 4_500
 
     async def test_stores_without_a_quota_are_counted(self, tmp_path: Path) -> None:
         limited = FileOffloadStore(tmp_path, "limited", max_bytes=2_500)
