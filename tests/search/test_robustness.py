@@ -8,7 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 from context_compressor.search import storage
 from context_compressor.search.index import SearchIndex
 from tests.search.support import History
+
+Damage = Callable[[bytes], bytes]
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [f"zebra number {number}, with stripes and {'hooves ' * (number % 7)}" for number in range(60)]
@@ -35,17 +38,57 @@ def check(index: SearchIndex, history: History) -> None:
         assert history.search(index, query, 70) == history.search(SearchIndex(), query, 70)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_garbage_is_written_anew(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Bytes anywhere after the header: answers are right, and the next index finds a sound file."""
+def garbage(seed: int) -> Damage:
+    """Return what puts bytes anywhere after the header."""
+
+    def spoil(data: bytes) -> bytes:
+        draw, spoilt = random.Random(seed), bytearray(data)
+        for _ in range(1 + seed):
+            start = draw.randrange(100, len(data) - 40)
+            spoilt[start : start + 40] = draw.randbytes(40)
+        return bytes(spoilt)
+
+    return spoil
+
+
+def unreadable(said: bytes) -> Damage:
+    """Return what spoils a statement that SQLite keeps: its error cannot even be decoded."""
+    return lambda data: data.replace(said, said[:2] + b"\xe5" * 3 + said[5:])
+
+
+def told(statement: str) -> Damage:
+    """Return what somebody does to the database."""
+
+    def run(data: bytes) -> bytes:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.deserialize(data)
+            connection.execute(statement)
+            connection.commit()
+            return connection.serialize()
+
+    return run
+
+
+DAMAGES: dict[str, Damage] = {
+    **{f"garbage {seed}": garbage(seed) for seed in range(6)},
+    **{f"cut at {size}": lambda data, size=size: data[:size] for size in (0, 1, 99, 100, 512, 700, 3000)},  # type: ignore[misc]
+    "cut by a byte": lambda data: data[:-1],
+    "cut by a page": lambda data: data[:-600],
+    "zeros, as after a power cut": lambda data: bytes(len(data)),
+    **{str(said): unreadable(said) for said in (b"TABLE messages", b"VIRTUAL TABLE terms", b"stamp BLOB")},
+    "a table that is missing": told("DROP TABLE state"),
+    "another version": told(f"PRAGMA user_version = {storage.VERSION - 1}"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_written_anew(
+    tmp_path: Path, damage: Damage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Answers are right, and the next index finds a sound file."""
     path = tmp_path / "i.sqlite3"
     history = write_index(path)
-    data = bytearray(path.read_bytes())
-    draw = random.Random(seed)
-    for _ in range(1 + seed):
-        start = draw.randrange(100, len(data) - 40)
-        data[start : start + 40] = draw.randbytes(40)
-    path.write_bytes(data)
+    path.write_bytes(damage(path.read_bytes()))
     with caplog.at_level(logging.WARNING):
         index = SearchIndex(path)
         check(index, history)
@@ -57,23 +100,25 @@ def test_garbage_is_written_anew(tmp_path: Path, seed: int, caplog: pytest.LogCa
     assert history.reads == []
 
 
-@pytest.mark.parametrize("said", [b"CREATE TABLE messages", b"CREATE VIRTUAL TABLE terms", b"stamp BLOB"])
-def test_tables_that_cannot_be_read_are_written_anew(tmp_path: Path, said: bytes) -> None:
-    """What SQLite says of them cannot even be decoded."""
-    path = tmp_path / "i.sqlite3"
-    history = write_index(path)
-    path.write_bytes(path.read_bytes().replace(said, said[:2] + b"\xe5" * 3 + said[5:]))
+@pytest.mark.parametrize("data", [b"not a database, but somebody's notes\n" * 50, b"x", None])
+def test_a_file_of_something_else_is_left_alone(
+    tmp_path: Path, data: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever is asked of the index; None: a database."""
+    path = tmp_path / "notes.txt"
+    if data is None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE orders (id)")
+        data = path.read_bytes()
+    path.write_bytes(data)
     index = SearchIndex(path)
-    check(index, history)
-    assert index.path == path
-
-
-@pytest.mark.parametrize("size", [0, 1, 99, 100, 512, 700, 3000, -1, -600])
-def test_a_truncated_file_is_written_anew(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "i.sqlite3"
-    history = write_index(path)
-    path.write_bytes(path.read_bytes()[:size])
-    check(SearchIndex(path), history)
+    check(index, History(TEXTS))
+    check(index, History(TEXTS))
+    index.remove(["m0"])
+    assert index.path is None
+    index.clear()
+    assert path.read_bytes() == data
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 @pytest.mark.parametrize("is_on_disk", [True, False])
@@ -100,16 +145,6 @@ def test_an_index_is_closed_by_its_user_or_when_it_is_dropped(
     assert len(set(closed)) == 1
 
 
-def test_zeros_are_written_anew(tmp_path: Path) -> None:
-    """What a power cut may leave of a file."""
-    path = tmp_path / "i.sqlite3"
-    history = write_index(path)
-    path.write_bytes(bytes(path.stat().st_size))
-    index = SearchIndex(path)
-    check(index, history)
-    assert index.path == path
-
-
 def test_damage_while_open_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "i.sqlite3"
     history = History(TEXTS)
@@ -118,42 +153,6 @@ def test_damage_while_open_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1500])
     history.add("new", "a zebra more")
     check(index, history)
-
-
-@pytest.mark.parametrize("data", [b"not a database, but somebody's notes\n" * 50, b"x"])
-def test_a_file_of_something_else_is_left_alone(
-    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_bytes(data)
-    index = SearchIndex(path)
-    check(index, History(TEXTS))
-    check(index, History(TEXTS))
-    assert path.read_bytes() == data
-    assert index.path is None
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "shop.sqlite3"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE orders (id)")
-    connection.close()
-    before = path.read_bytes()
-    check(SearchIndex(path), History(TEXTS))
-    assert path.read_bytes() == before
-
-
-def test_another_version_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "i.sqlite3"
-    history = write_index(path)
-    monkeypatch.setattr(storage, "VERSION", storage.VERSION + 1)
-    index = SearchIndex(path)
-    check(index, history)
-    index.close()
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone()[0] == storage.VERSION
-    connection.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="open files cannot be deleted there")
@@ -299,16 +298,6 @@ def test_a_locked_file_is_cleared(locked: tuple[Path, sqlite3.Connection]) -> No
     assert index.path == path
 
 
-def test_clearing_leaves_a_file_of_something_else_alone(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_bytes(b"not a database, but somebody's notes\n" * 50)
-    index = SearchIndex(path)
-    check(index, History(TEXTS))
-    index.remove(["m0"])
-    index.clear()
-    assert path.stat().st_size == 37 * 50
-
-
 def test_what_cannot_be_deleted_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Windows, where another process may have the file open."""
     path = tmp_path / "i.sqlite3"
@@ -360,18 +349,6 @@ def test_an_error_in_a_statement_is_no_damage(tmp_path: Path, monkeypatch: pytes
     history.reads.clear()
     SearchIndex(path).update(history.entries, history.read)
     assert history.reads == []
-
-
-def test_a_table_that_is_missing_is_damage(tmp_path: Path) -> None:
-    """Though SQLite reports no more than an error in a statement."""
-    path = tmp_path / "i.sqlite3"
-    history = write_index(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE state")
-    connection.close()
-    index = SearchIndex(path)
-    check(index, history)
-    assert index.path == path
 
 
 def test_opening_an_index_keeps_the_locks_of_others(locked: tuple[Path, sqlite3.Connection]) -> None:
