@@ -44,6 +44,8 @@ _MARKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use", "docum
 """Block types by which content is told from that of chat dicts; `image` counts where it has a `source`."""
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
 """Keys that must hold strings in a block of a type."""
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "reasoning_content", "thoughtSignature")
+_CALLS = ("tool_use", "tool_call", "server_tool_use", "mcp_tool_use")
 _RESULT_KEYS = ("type", "tool_use_id", "is_error", "cache_control", "id", "name")
 """Keys of a tool result that hold nothing of the result itself."""
 
@@ -122,33 +124,38 @@ def add_assistant(transcript: Transcript, content: Any, line: int, key: str | No
     blocks = blocks_of(content)
     transcript.reply(line, key)
     for block in blocks:
-        kind = str(block.get("type"))
-        if kind == "thinking" and block.get("thinking"):
-            transcript.think(str(block["thinking"]), line)
-        elif kind == "reasoning" and (thoughts := _reasoning(block)):
-            transcript.think(thoughts, line)
-        elif kind in ("thinking", "redacted_thinking", "reasoning", "thoughtSignature"):
-            transcript.leave_out("encrypted thoughts")
-        elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            call_id = str(block.get("id") or "")
-            transcript.call(call_id, str(block.get("name") or kind), _input(block), line)
-        elif kind.endswith("_tool_result"):
-            transcript.answer(str(block.get("tool_use_id") or ""), result_parts(block), line)
+        add_block(transcript, block, line)
+
+
+def add_block(transcript: Transcript, block: dict[str, Any], line: int) -> None:
+    """Add a block of a reply, whichever format it is of: a thought, a call, a result, or words."""
+    kind = str(block.get("type"))
+    if kind in _THOUGHTS:
+        if thought := _thought_in(block):
+            transcript.think(thought, line)
         else:
-            transcript.speak([to_part(block)], line)
+            transcript.leave_out("encrypted thoughts")
+    elif kind in _CALLS:
+        call_id = str(block.get("id") or "")
+        transcript.call(call_id, str(block.get("name") or kind), _input(block), line)
+    elif kind.endswith("tool_result"):
+        transcript.answer(text_in(block, "tool_use_id", "id"), result_parts(block), line)
+    else:
+        transcript.speak([to_part(block)], line)
 
 
-def _reasoning(block: dict[str, Any]) -> str:
-    """Return the words of a thought as Roo Code keeps one that came from another API."""
+def _thought_in(block: dict[str, Any]) -> str:
+    """Return the words of a thought, or else its summary, as APIs and programs keep them."""
+    words = [text_in(block, key) for key in ("thinking", "reasoning", "text")]
     summary = block.get("summary")
-    texts = [one for one in summary if isinstance(one, str)] if isinstance(summary, list) else []
-    texts += [text_in(one, "text") for one in dicts_in(summary)]
-    return text_in(block, "text") or "\n\n".join(filter(None, texts))
+    told = [one for one in summary if isinstance(one, str)] if isinstance(summary, list) else []
+    told += [text_in(one, "text") for one in dicts_in(summary)]
+    return "\n\n".join(filter(None, words)) or "\n\n".join(filter(None, told))
 
 
 def _input(block: dict[str, Any]) -> Any:
     """Return what a tool was called with; text that is no JSON object, as a patch, becomes part of one."""
-    given = block.get("input") or {}
+    given = block.get("raw_input") or block.get("input") or {}
     if not isinstance(given, str):
         return given
     with suppress(UnreadableError):
@@ -160,7 +167,9 @@ def _input(block: dict[str, Any]) -> Any:
 def result_parts(block: dict[str, Any]) -> list[Part]:
     """Return the parts of a tool result; what it says under another key is kept as JSON text."""
     content = block.get("content")
-    if "content" not in block:
+    if "content" not in block and "output" in block:
+        content = block["output"]
+    elif "content" not in block:
         content = {key: value for key, value in block.items() if key not in _RESULT_KEYS} or None
     if content is None:
         return []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.lab.readers.apis import CALLS_OF_CHAT, speaks_chat
+from context_compressor.lab.readers.apis import CALLS_OF_CHAT, add_block, result_parts, speaks_chat
 from context_compressor.lab.readers.documents import Document, Numbered, load
 from context_compressor.lab.readers.reader import Reader
 from context_compressor.lab.readers.session import Format, Session, UnreadableError
@@ -377,11 +377,8 @@ def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: st
     transcript.think(text_in(more, "reasoning_content"), line)
     blocks = content_blocks(data.get("content"), "blocks")
     for block in blocks:
-        reasoning = _reasoning(block)
-        if reasoning is not None:
-            transcript.think(reasoning, line)
-        elif block.get("type") not in _CALL_BLOCKS:
-            transcript.speak([to_part(block)], line)
+        if block.get("type") not in _CALL_BLOCKS:
+            add_block(transcript, block, line)
     calls = dicts_in(data.get("tool_calls")) + dicts_in(data.get("invalid_tool_calls"))
     for call in calls:
         transcript.call(text_in(call, "id"), text_in(call, "name"), _arguments(call), line)
@@ -407,17 +404,6 @@ def _add_raw_calls(transcript: Transcript, more: dict[str, Any], blocks: list[Pa
 def _arguments(call: dict[str, Any]) -> Any:
     found = first_in(call, "args", "input", "arguments")
     return {} if found is None else found
-
-
-def _reasoning(block: dict[str, Any]) -> str | None:
-    kind = block.get("type")
-    if kind == "redacted_thinking":
-        return ""
-    if kind not in ("thinking", "reasoning", "reasoning_content"):
-        return None
-    texts = [text_in(block, key) for key in ("thinking", "reasoning", "text")]
-    texts += [text_in(part, "text") for part in dicts_in(block.get("summary"))]
-    return "\n\n".join(filter(None, texts))
 
 
 class _LangChain(Reader):
@@ -551,16 +537,10 @@ def _add(transcript: Transcript, entry: Any, line: int) -> None:
         return
     results = [block for block in blocks if block.get("type") == "tool_result"]
     for block in results:
-        _add_result(transcript, block, line)
+        transcript.answer(block["id"], result_parts(block), line)
     others = [block for block in blocks if block.get("type") != "tool_result"]
     if others or not results:
         transcript.say(msg.role, [to_part(block) for block in others], line)
-
-
-def _add_result(transcript: Transcript, block: dict[str, Any], line: int) -> None:
-    output = block["output"]
-    parts = [text_part(output)] if isinstance(output, str) else to_parts(output)
-    transcript.answer(block["id"], parts, line)
 
 
 def _add_whole_reply(transcript: Transcript, blocks: list[Any], line: int) -> None:
@@ -570,17 +550,11 @@ def _add_whole_reply(transcript: Transcript, blocks: list[Any], line: int) -> No
         kind = block.get("type")
         if kind == "thinking":
             transcript.close_said()
-            transcript.think(block["thinking"], line)
-        elif kind in ("tool_call", "tool_use"):
-            arguments = block.get("raw_input") or block.get("input") or {}
-            transcript.call(str(block.get("id") or ""), str(block.get("name") or ""), arguments, line)
-        elif kind == "tool_result":
-            _add_result(transcript, block, line)
-        elif kind == "hint":
+        if kind == "hint":
             hint = block.get("hint")
             transcript.say("user", to_parts(hint if isinstance(hint, list) else str(hint)), line)
         else:
-            transcript.speak([to_part(block)], line)
+            add_block(transcript, block, line)
     transcript.close()
 
 
