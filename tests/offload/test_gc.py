@@ -196,57 +196,34 @@ class TestWhatStays:
         assert (path / "linked").is_symlink()
         assert names_in(path / "a") == ["0" * 16 + ".txt"]
 
-    async def test_a_namespace_used_after_it_was_looked_at(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        await put(tmp_path, "a", age_seconds=9)
-        real = directory.choose
-
-        def use_meanwhile(*arguments: object) -> object:
-            make_older(tmp_path / "a", 1)
-            return real(*arguments)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(directory, "choose", use_meanwhile)
-        done = collect_garbage(tmp_path, max_bytes=0)
-        assert done.removed == ()
-        assert done.bytes_after == 1_000
-
-    async def test_a_namespace_that_another_collection_removed_first_is_not_told(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        await put(tmp_path, "a", age_seconds=9)
-        real = directory.choose
-
-        def remove_meanwhile(*arguments: object) -> object:
-            if (tmp_path / "a").exists():
-                (tmp_path / "a").rename(tmp_path / ".store" / "removing-0")
-            return real(*arguments)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(directory, "choose", remove_meanwhile)
-        done = collect_garbage(tmp_path, max_bytes=0)
-        assert done.removed == ()
-        assert done.bytes_after == 0
-
-    async def test_a_namespace_opened_after_it_was_chosen(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("meanwhile", ["used", "removed by another collection", "opened"])
+    async def test_one_to_which_something_happened_after_it_was_looked_at(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
     ) -> None:
         ref = await put(tmp_path, "a", age_seconds=9)
         store = FileOffloadStore(tmp_path, "a")
         store.close()
+        make_older(tmp_path / "a", 9)
+        looked_at = (tmp_path / "a").lstat()
         real = directory.choose
 
-        def open_meanwhile(*arguments: object) -> object:
-            store.open()
-            make_older(tmp_path / "a", 9)  # as if nobody had touched it
-            found = real(*arguments)  # type: ignore[arg-type]
-            return [
-                (each.__class__(**{**fields(each), "used_ns": (tmp_path / "a").lstat().st_mtime_ns}), why)
-                for each, why in found
-            ]
+        def let_it_happen(*arguments: Any) -> Any:
+            chosen = real(*arguments)
+            if meanwhile == "used":
+                make_older(tmp_path / "a", 1)
+            elif meanwhile == "opened":
+                store.open()
+                os.utime(tmp_path / "a", ns=(looked_at.st_atime_ns, looked_at.st_mtime_ns))  # no other trace
+            elif (tmp_path / "a").exists():
+                (tmp_path / "a").rename(tmp_path / ".store" / "removing-0")
+            return chosen
 
-        monkeypatch.setattr(directory, "choose", open_meanwhile)
-        assert collect_garbage(tmp_path, max_bytes=0).removed == ()
-        assert await store.read(ref)
+        monkeypatch.setattr(directory, "choose", let_it_happen)
+        done = collect_garbage(tmp_path, max_bytes=0)
+        assert done.removed == ()
+        assert done.bytes_after == (0 if "removed" in meanwhile else 1_000)
+        if meanwhile == "opened":
+            assert await store.read(ref)
 
     async def test_where_the_disk_has_no_locks_what_is_younger_than_a_day(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -267,10 +244,6 @@ class TestWhatStays:
 
 def times_in(path: Path) -> list[tuple[Path, int]]:
     return sorted((each, each.lstat().st_mtime_ns) for each in path.rglob("*"))
-
-
-def fields(namespace: FoundNamespace) -> dict[str, object]:
-    return {name: getattr(namespace, name) for name in FoundNamespace.__dataclass_fields__}
 
 
 class TestRemoving:

@@ -152,24 +152,22 @@ class TestOneProcess:
         python_gc.collect()
         assert namespaces_in_use(tmp_path) == {f"kept{number}" for number in range(20)}
 
-    async def test_a_directory_removed_under_an_open_store_is_made_again(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("how", ["removed", "moved"])
+    async def test_a_directory_that_went_under_open_stores_is_made_again(
+        self, tmp_path: Path, how: str
+    ) -> None:
         path = tmp_path / "store"
-        store, other = FileOffloadStore(path, "a"), FileOffloadStore(path, "b")
-        await store.write("text")
-        await other.write("text")
-        shutil.rmtree(path)
-        await store.write("text")
-        await other.write("text")
+        stores = [FileOffloadStore(path, name) for name in "ab"]
+        for store in stores:
+            await store.write("text")
+        if how == "removed":
+            shutil.rmtree(path)
+        else:
+            path.rename(tmp_path / "moved")
+        refs = [await store.write("another") for store in stores]
         assert namespaces_in_use(path) == {"a", "b"}
-
-    async def test_a_directory_moved_under_an_open_store_is_made_again(self, tmp_path: Path) -> None:
-        path = tmp_path / "store"
-        store = FileOffloadStore(path, "a")
-        await store.write("text")
-        path.rename(tmp_path / "moved")
-        ref = await store.write("another")
-        assert collect_garbage(path, max_bytes=0).in_use == 1
-        assert await store.read(ref) == "another"
+        assert collect_garbage(path, max_bytes=0).in_use == 2
+        assert [await store.read(ref) for store, ref in zip(stores, refs, strict=True)] == ["another"] * 2
 
     async def test_a_directory_that_takes_no_such_file_is_used_all_the_same(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -306,17 +304,7 @@ class TestProcesses:
         assert namespaces_in(tmp_path) == []
 
 
-async def test_accounts_end_with_their_stores(tmp_path: Path) -> None:
-    stores = [FileOffloadStore(tmp_path / str(n)) for n in range(30)]
-    await asyncio.gather(*(store.write("text") for store in stores))
-    for store in stores:
-        store._tenant.shared.threads.shutdown()  # a thread lets go of its work after it is done
-    del store, stores
-    python_gc.collect()
-    assert not [path for path in directory._directories if path.is_relative_to(tmp_path)]
-
-
-async def test_threads_end_with_the_stores_of_their_directory(tmp_path: Path) -> None:
+async def test_threads_and_what_is_shared_end_with_the_stores_of_a_directory(tmp_path: Path) -> None:
     stores = [FileOffloadStore(tmp_path, str(n)) for n in range(3)]
     await asyncio.gather(*(store.write("text") for store in stores))
     (pool,) = {store._tenant.shared.threads for store in stores}
@@ -326,3 +314,5 @@ async def test_threads_end_with_the_stores_of_their_directory(tmp_path: Path) ->
     python_gc.collect()
     for thread in working:
         thread.join()
+    python_gc.collect()  # a thread lets go of its work after it is done
+    assert (os.getpid(), tmp_path) not in directory._directories
