@@ -19,8 +19,8 @@ from context_compressor.cli.options import NO, CommandError
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import ContextOverflowError, InvalidMessageError, OffloadError
 from context_compressor.events import CompressionEvent
+from context_compressor.lab.measure import CachedCounter, Ours
 from context_compressor.lab.readers import Form, Reading, Session, grouped_texts
-from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.exchanges import ExchangeBuilder
@@ -108,8 +108,8 @@ class Compressor:
         session = source.sessions[number - 1]
         history = read_messages(session)
         placeholders = _missing_results(history)
-        events: list[CompressionEvent] = []
-        memory = self._make_memory(namespace, events)
+        ours = self._make_system(namespace)
+        memory, events = ours.memory, ours.events
         with _collected_logs() as logged:
             try:
                 for start in range(0, len(history), _MESSAGES_PER_STEP):
@@ -168,19 +168,13 @@ class Compressor:
                     raise CommandError(f"--store {self.store}: {error}") from None
         return found
 
-    def _make_memory(self, namespace: str, events: list[CompressionEvent]) -> CompressedMemory:
+    def _make_system(self, namespace: str) -> Ours:
         try:
             store = KeepingStore(FileOffloadStore(self.store, namespace))  # for the output of earlier runs
         except ValueError as error:
             raise CommandError(f"--{error}") from None
-        return CompressedMemory(
-            # One view is all that is asked of it: nothing that it prepared would be used.
-            config=self.config.model_copy(update={"background_ratio": None}),
-            store=store,
-            summarizer=self.summarizer,
-            counter=self.counter,
-            on_event=events.append,
-        )
+        counter = CachedCounter(self.counter)
+        return Ours(self.config.budget, counter, store=store, summarizer=self.summarizer, config=self.config)
 
 
 def _told_of_thoughts(alone: Sequence[StandIn]) -> list[str]:
