@@ -6,12 +6,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from copy import copy
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from context_compressor.errors import (
     ContextCompressorError,
@@ -177,21 +176,16 @@ class FsspecOffloadStore(PackedOffloadStore):
             raise OffloadError(f"half-written texts could not be removed: {error}") from error
         return removed
 
-    async def namespaces(self) -> list[Self]:
-        """Return stores for all namespaces in the folder."""
+    async def _names(self) -> list[str]:
         try:
             found = await self._do("ls", self._root, detail=True)
         except FileNotFoundError:
             return []
         folders = (one["name"].rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory")
-        return [self._beside(name) for name in sorted(folders) if NAMESPACE.fullmatch(name)]
+        return [name for name in sorted(folders) if NAMESPACE.fullmatch(name)]
 
-    def _beside(self, name: str) -> Self:
-        if name == self.label:
-            return self
-        other = copy(self)
-        other.label, other._folder = name, f"{self._root}/{name}"
-        return other
+    def _be(self, name: str) -> None:
+        self.label, self._folder = name, f"{self._root}/{name}"
 
     def where(self, ref: str) -> str:
         """Return where a text lies, for people."""

@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from copy import copy
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from context_compressor.errors import (
     OffloadCorruptError,
@@ -153,20 +152,15 @@ class FileOffloadStore(PackedOffloadStore):
     async def _list(self) -> list[StoredText]:
         return await self._run(lambda _: self._files.stored(), enters=not self._only_looks)
 
-    async def namespaces(self) -> list[Self]:
-        """Return stores for all namespaces in the directory; listing their texts marks none as used."""
+    async def _names(self) -> list[str]:
         root = self.directory.parent
         found = await self._run(lambda _: find_namespaces(root) if root.is_dir() else [], enters=False)
-        return [self._beside(name) for name in sorted(one.name for one in found)]
+        return sorted(one.name for one in found)
 
-    def _beside(self, name: str) -> Self:
-        if name == self.label:
-            return self
-        other = copy(self)
-        other.label, other._only_looks = name, True
-        other._files = TextFiles(self.directory.parent / name)
-        other._packing, other._tenant = _AsTheyAre(other._files), self._tenant.beside(name)
-        return other
+    def _be(self, name: str) -> None:
+        self.label, self._only_looks = name, True  # whoever lists all texts marks no namespace as used
+        self._files = TextFiles(self.directory.parent / name)
+        self._packing, self._tenant = _AsTheyAre(self._files), self._tenant.beside(name)
 
     async def remove_halves(self, older_than: float) -> list[tuple[str, int]]:
         """Remove texts that a crash left half written."""

@@ -6,6 +6,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
+from copy import copy
 from importlib import import_module
 from math import inf
 from typing import Any, Self
@@ -127,13 +128,17 @@ class PackedOffloadStore(ABC):
     Args:
         label: what to call the namespace.
         packing: makes bytes of texts, and texts of them again.
+        name: what stands for the namespace where its name may be any; None: the label.
         max_bytes: bytes that the namespace may hold; None: any. A text that does not fit is refused, none is
             removed for it. What others write there meanwhile is counted once a minute.
     """
 
-    def __init__(self, label: str, packing: Packing, max_bytes: int | None = None) -> None:
+    def __init__(
+        self, label: str, packing: Packing, max_bytes: int | None = None, name: str | None = None
+    ) -> None:
         check_limit("max_bytes", max_bytes, whole=True)
         self.label = label
+        self._name = label if name is None else name
         self._packing = packing
         self._max_bytes = max_bytes
         self._used, self._counted_at = 0, -inf
@@ -326,9 +331,25 @@ class PackedOffloadStore(ABC):
         """Tell whether the namespace is these ids of a user and a session: nothing else uses it."""
         return False
 
-    @abstractmethod
     async def namespaces(self) -> list[Self]:
         """Return stores for all namespaces beside this one, itself among them; they end with it."""
+        return [self._beside(name) for name in await self._names()]
+
+    def _beside(self, name: str) -> Self:
+        if name == self._name:
+            return self
+        other = copy(self)
+        other._name = name
+        other._be(name)
+        return other
+
+    @abstractmethod
+    async def _names(self) -> list[str]:
+        """Return what all namespaces are called, or what stands for their names."""
+
+    @abstractmethod
+    def _be(self, name: str) -> None:
+        """Stand for another namespace from now on, and close nothing."""
 
     @abstractmethod
     def close(self) -> Awaitable[None] | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode, b64encode
-from copy import copy
 from math import inf
-from typing import Any, Self
+from typing import Any
 
 from redis.asyncio import ConnectionPool
 from redis.exceptions import OutOfMemoryError
@@ -63,18 +62,15 @@ class RedisOffloadStore(Server, PackedOffloadStore):
         encryption_key: bytes | str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        key = as_namespace(namespace)
-        PackedOffloadStore.__init__(
-            self, label_of(namespace), Packing(compress_above, encryption_key), max_bytes
-        )
+        packing, name = Packing(compress_above, encryption_key), as_namespace(namespace)
+        PackedOffloadStore.__init__(self, label_of(namespace), packing, max_bytes, name)
         Server.__init__(self, url_or_pool, key_prefix, key_ttl)
         self._write, self._delete = map(self._client.register_script, (_KEEP, _FORGET))
-        self._be(key)
 
-    def _be(self, namespace: str) -> None:
-        self._namespace = namespace
-        stem = stem_under(self._prefix, namespace)
-        self._keys = [f"{stem}texts", f"{stem}stored"]
+    @property
+    def _keys(self) -> list[str]:
+        stem = stem_under(self._prefix, self._name)
+        return [f"{stem}texts", f"{stem}stored"]
 
     def _is_full(self, error: Exception) -> bool:
         return isinstance(error, OutOfMemoryError)
@@ -125,20 +121,15 @@ class RedisOffloadStore(Server, PackedOffloadStore):
             found.append(StoredText(f"{REF_PREFIX}{name}", size, max(now - at, 0.0) if at else inf))
         return found
 
-    async def namespaces(self) -> list[Self]:
-        """Return stores for all namespaces under the prefix; of others only the hash of the name is known."""
-        found: list[Self] = []
-        for name in await digests_under(self._client, self._prefix, "texts"):
-            other = self if name == self._namespace else copy(self)
-            if other is not self:
-                other._is_own, other.label = False, f"sha256:{name[:12]}"
-                other._be(name)
-            found.append(other)
-        return found
+    async def _names(self) -> list[str]:
+        return await digests_under(self._client, self._prefix, "texts")
+
+    def _be(self, name: str) -> None:
+        self._is_own, self.label = False, f"sha256:{name[:12]}"  # no more is known of it
 
     def is_of(self, user_id: str, session_id: str) -> bool:
         """Tell whether the namespace is these ids of a user and a session: nothing else uses it."""
-        return self._namespace == digest(user_id, session_id)
+        return self._name == digest(user_id, session_id)
 
     def where(self, ref: str) -> str:
         """Return where a text lies, for people."""

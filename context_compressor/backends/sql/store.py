@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from copy import copy
-from typing import Any, Self
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -43,18 +42,15 @@ class SQLAlchemyOffloadStore(Database, PackedOffloadStore):
         encryption_key: bytes | str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        key = as_namespace(namespace)
-        PackedOffloadStore.__init__(
-            self, label_of(namespace), Packing(compress_above, encryption_key), max_bytes
-        )
+        packing, name = Packing(compress_above, encryption_key), as_namespace(namespace)
+        PackedOffloadStore.__init__(self, label_of(namespace), packing, max_bytes, name)
         Database.__init__(self, engine)
-        self._namespace = key
 
     def _is_full(self, error: Exception) -> bool:
         return is_full(error)
 
     def _is(self, ref: str) -> sa.ColumnElement[bool]:
-        return sa.and_(texts.c.namespace == self._namespace, texts.c.ref == digits(ref))
+        return sa.and_(texts.c.namespace == self._name, texts.c.ref == digits(ref))
 
     async def _put(self, ref: str, data: bytes) -> bool:
         rows = self._rows(ref, data)
@@ -73,7 +69,7 @@ class SQLAlchemyOffloadStore(Database, PackedOffloadStore):
 
     def _rows(self, ref: str, data: bytes) -> list[dict[str, Any]]:
         parts = [data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES)]
-        same: dict[str, Any] = {"namespace": self._namespace, "ref": digits(ref), "parts": len(parts)}
+        same: dict[str, Any] = {"namespace": self._name, "ref": digits(ref), "parts": len(parts)}
         same["stored_at"] = int(time.time())
         return [{**same, "part": number, "data": part} for number, part in enumerate(parts)]
 
@@ -94,30 +90,24 @@ class SQLAlchemyOffloadStore(Database, PackedOffloadStore):
         wanted = sa.select(
             texts.c.ref, sa.func.sum(sa.func.length(texts.c.data)), sa.func.max(texts.c.stored_at)
         )
-        wanted = wanted.where(texts.c.namespace == self._namespace).group_by(texts.c.ref)
+        wanted = wanted.where(texts.c.namespace == self._name).group_by(texts.c.ref)
         found = await self._run(lambda connection: connection.execute(wanted).all())
         now = time.time()
         return [
             StoredText(f"{REF_PREFIX}{ref}", int(size), max(now - int(at), 0.0)) for ref, size, at in found
         ]
 
-    async def namespaces(self) -> list[Self]:
-        """Return stores for all namespaces of the database; of others only the hash of the name is known."""
+    async def _names(self) -> list[str]:
         wanted = sa.select(texts.c.namespace).distinct().order_by(texts.c.namespace)
-        found = await self._run(lambda connection: connection.execute(wanted).scalars().all())
-        return [self._beside(one) for one in found]
+        return list(await self._run(lambda connection: connection.execute(wanted).scalars().all()))
 
-    def _beside(self, namespace: str) -> Self:
-        if namespace == self._namespace:
-            return self
-        other = copy(self)
-        other._namespace, other._is_own, other.label = namespace, False, f"sha256:{namespace[:12]}"
-        return other
+    def _be(self, name: str) -> None:
+        self._is_own, self.label = False, f"sha256:{name[:12]}"  # no more is known of it
 
     def is_of(self, user_id: str, session_id: str) -> bool:
         """Tell whether the namespace is these ids of a user and a session: nothing else uses it."""
-        return self._namespace == digest(user_id, session_id)
+        return self._name == digest(user_id, session_id)
 
     def where(self, ref: str) -> str:
         """Return where a text lies, for people."""
-        return f"{texts.name} namespace={self._namespace} ref={digits(ref)}"
+        return f"{texts.name} namespace={self._name} ref={digits(ref)}"
