@@ -28,6 +28,7 @@ from context_compressor import (
     SQLAlchemyOffloadStore,
     from_openai,
 )
+from context_compressor.backends.admin.archive import export_session, import_session
 from context_compressor.backends.admin.collection import collect_texts
 from context_compressor.backends.admin.deletion import delete_messages, delete_session
 from context_compressor.backends.admin.opening import open_store
@@ -144,6 +145,24 @@ async def test_nothing_is_left_of_a_message(
     assert (gone - told == set()) if kind == "redis" else len(gone) == len(told)
     assert (await history.head()).size == 64
     assert await view(directory, user, "chat", store)
+
+
+async def test_a_message_is_gone_from_the_store_whatever_a_copy_of_the_session_names(
+    tmp_path: Path, server: Any
+) -> None:
+    async with sessions_in("sqlite", server, tmp_path) as directory:
+        store, copied = (FileOffloadStore(tmp_path / "texts", name) for name in ("chat", "copy"))
+        history = directory.history("u", "chat")
+        async with CompressedMemory(history, store=store, **BUDGET) as memory:
+            await talk(memory, turns=2)
+            await memory.add(Msg("user", f"{CANARY} is the word. " * 60, "user", id="the word"))
+            await talk(memory, turns=12)
+        await export_session(history, store, tmp_path / "chat.jsonl")
+        await import_session(tmp_path / "chat.jsonl", directory, copied, session_id="copy")
+        done = await delete_messages(history, store, ["the word"])
+        assert done.is_complete
+        assert canaries(files_in(store.directory)) == []
+        assert canaries(files_in(copied.directory))
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["url", "engine"])

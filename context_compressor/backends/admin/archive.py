@@ -209,7 +209,7 @@ async def export_session(base: object, store: OffloadStore | None, path: str | P
     snapshot = await take_snapshot(directory.history(user_id, session_id))
     if not snapshot.head.number:
         raise InvalidArgumentError(f"base: there is no session {session_id!r} of user {user_id!r}")
-    archived, memory = Archived(user_id, session_id, snapshot), await shown(snapshot)
+    archived, texts = Archived(user_id, session_id, snapshot), _Texts(snapshot, store)
     with _writing(Path(path)) as file:
         hashed = hashlib.sha256()
 
@@ -221,7 +221,7 @@ async def export_session(base: object, store: OffloadStore | None, path: str | P
 
         await asyncio.to_thread(write, _lines_of(archived))
         for ref in snapshot.refs:
-            text = await _text(ref, snapshot, store, memory)
+            text = await texts.read(ref)
             if text is not None:
                 await asyncio.to_thread(write, iter([{"type": "text", "ref": ref, "text": text}]))
                 archived.texts.append(ref)
@@ -271,21 +271,28 @@ def _lines_of(archived: Archived) -> Iterator[dict[str, Any]]:
         yield {"type": "edit", "edit": edit_to_dict(edit)}
 
 
-async def _text(
-    ref: str, snapshot: Snapshot, store: OffloadStore | None, memory: CompressedMemory
-) -> str | None:
-    """Return a text; None where it is nowhere any more, or never was stored."""
-    if store is not None:
-        with suppress(OffloadNotFoundError, OffloadCorruptError):
-            return await read_text(store, ref, _STORE_SECONDS)
-    if ref in snapshot.pending:
-        return None  # it is made from the history wherever the session lives
-    try:
-        await memory.get_memory()
-        text = await memory.read_ref(ref)
-    except OffloadError:
-        return None
-    return text if ref_of(text) == ref else None
+class _Texts:
+    """Read texts from the store, or else make them from the messages of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, store: OffloadStore | None) -> None:
+        self._snapshot, self._store = snapshot, store
+        self._memory: CompressedMemory | None = None
+
+    async def read(self, ref: str) -> str | None:
+        """Return a text; None where it is nowhere any more, or never was stored."""
+        if self._store is not None:
+            with suppress(OffloadNotFoundError, OffloadCorruptError):
+                return await read_text(self._store, ref, _STORE_SECONDS)
+        if ref in self._snapshot.pending:
+            return None  # it is made from the history wherever the session lives
+        if self._memory is None:
+            self._memory = await shown(self._snapshot)
+            await self._memory.get_memory()
+        try:
+            text = await self._memory.read_ref(ref)
+        except OffloadError:
+            return None
+        return text if ref_of(text) == ref else None
 
 
 # Import
@@ -396,7 +403,7 @@ class _Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _TextLine:
     ref: Ref
     text: Text
 
@@ -411,7 +418,7 @@ _LINES: dict[str, type] = {
     "session": _Session,
     "message": _Message,
     "edit": _Edit,
-    "text": _Text,
+    "text": _TextLine,
     "end": _End,
 }
 """In their order."""
@@ -531,7 +538,7 @@ class _Reader:
                 self._take_message(line)
             case _Edit(edit=edit):
                 self._edits.append(edit)
-            case _Text(ref=ref, text=text):
+            case _TextLine(ref=ref, text=text):
                 if ref_of(text) != ref:
                     raise _Fault(f"text: it hashes to {ref_of(text)}, not to {ref}: it was changed")
                 if ref in self._texts:

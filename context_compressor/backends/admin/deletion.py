@@ -24,7 +24,7 @@ from context_compressor.errors import ConflictError, InvalidArgumentError, Inval
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import History
 from context_compressor.offload.folders import ABANDONED_SECONDS
-from context_compressor.offload.store import KeepingStore, OffloadStore
+from context_compressor.offload.store import OffloadStore
 
 REWRITE_SECONDS = 30.0
 _DISTRIBUTION = "agent-context-compressor"
@@ -230,10 +230,11 @@ async def _delete_messages(
     store: OffloadStore | None,
     msg_ids: Sequence[str],
 ) -> None:
-    """Delete messages as a memory does, but for texts, and note what the history says of that."""
+    """Delete messages as a memory does, and note what the history and the store say of that."""
     head, entries, ledger = await history.head(), await history.read(ids=msg_ids), await history.ledger()
-    texts = None if store is None else KeepingStore(store)
-    async with CompressedMemory(history, store=texts) as memory:
+    space = None if store is None else namespace_of(store)
+    held = [] if space is None else await space.stored()
+    async with CompressedMemory(history, store=store) as memory:
         await memory.delete(list(msg_ids))
     since = await history.read(after=head.number, ids=msg_ids)
     gone = {entry.key for entry in since if entry.msg is None}
@@ -249,6 +250,10 @@ async def _delete_messages(
         [entry for entry in entries if entry.key in gone],
         [edit for name, edit in edits.items() if name in changed],
     )
+    if space is not None:
+        left = {one.ref for one in await space.stored()}
+        removed = (one for one in held if one.ref not in left)
+        done.objects += [RemovedObject("text", space.where(one.ref), one.bytes) for one in removed]
 
 
 async def _check_store(store: OffloadStore | None, named: Collection[str]) -> list[str]:
