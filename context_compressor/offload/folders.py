@@ -43,10 +43,15 @@ def make_directory(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name, durably, once all is written; a failure leaves what was there.
+def replacing(path: Path, mode: int = 0o600, *, is_durable: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file that takes its name once all is written; a failure leaves what was there.
 
     A device or a pipe is written to as it is. What earlier processes left half written is swept.
+
+    Args:
+        path: the file.
+        mode: its rights.
+        is_durable: whether a power cut leaves the one or the other; else it may leave part of either.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
@@ -60,7 +65,8 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if is_durable:
+                os.fsync(file.fileno())
         Path(name).chmod(mode)
         Path(name).replace(path)
     except BaseException as error:
@@ -69,7 +75,8 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.filename is None:  # the error of a full disk names no file
             error.filename = str(path)
         raise
-    sync_directory(path.parent)
+    if is_durable:
+        sync_directory(path.parent)
 
 
 ABANDONED_SECONDS = 24 * 3600

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import TypeVar
 
 from context_compressor.search.hits import Document, Found, split_passages
@@ -16,16 +14,17 @@ from context_compressor.search.query import Query, read_query
 from context_compressor.search.ranking import Lookup, rank
 from context_compressor.search.storage import (
     KEY_BYTES,
-    DamagedError,
     Entry,
     NotAnIndexError,
     Record,
     Rows,
     Storage,
     discard_file,
-    is_damaged,
+    identity_of,
     key_stamp,
+    read_file,
     stamp_of,
+    write_file,
 )
 from context_compressor.search.terms import TermReader, readings
 
@@ -37,12 +36,7 @@ _BATCH = 256
 _MERGED_FROM = 64
 """Messages added at a time after which the index is merged: a history taken up, rather than a turn."""
 
-_PAUSE = 10.0
-"""A file that cannot be used is tried again after so many times the time that trying took: 50 seconds after
-a lock was waited for, at once after an error that costs nothing."""
-
-_FILE_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError, DamagedError, NotAnIndexError)
-"""What a file may raise; of a damaged one Python cannot even decode the names of its tables."""
+_FILE_ERRORS = (OSError, NotAnIndexError)
 
 ReadTexts = Callable[[Sequence[str]], Iterable[Document]]
 """Returns the texts of messages, by their keys, in any order.
@@ -57,11 +51,11 @@ _T = TypeVar("_T")
 class SearchIndex:
     """Find the passages of a history that answer a query.
 
-    The index holds terms, never texts: what a passage says is read back from the history. It is a cache: a
-    file that is damaged, of another version or deleted is written anew. While the file cannot be used (no
-    right to write, disk full, locked for 5 seconds) an index in memory takes its place, which is logged once,
-    and the file is tried again later. Several processes may use one file: each answer is of the history given
-    with its question, for which the index is brought in step first, all in one transaction.
+    The index holds terms, never texts: what a passage says is read back from the history. It works in memory
+    and is written to the file, as a whole, whenever it has changed. That is a cache: one that is damaged, of
+    another version or deleted is written anew. While it cannot be used (no right to write, disk full) the
+    memory serves alone, which is logged once, and the file is tried again by each call. Several processes may
+    use one file: each answer is of the history given with its question, and what others wrote is read before.
 
     Threads: every method may be called from any thread of the process that made the index, and from several
     at once; a process forked from it makes its own. Calls run one after another: each waits, without limit,
@@ -78,16 +72,17 @@ class SearchIndex:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._path = None if path is None else Path(path).absolute()
         self._lock = threading.Lock()  # a connection, and what we know of its file, serve one call at a time
-        self._file: Storage | None = None
-        self._memory: Storage | None = None
-        self._reader = TermReader()
-        self._next_try = 0.0  # when the file may be tried again, on the monotonic clock
+        self._storage: Storage | None = None
+        self._identity: tuple[int, int, int] | None = None  # of the file as we read or wrote it
+        self._is_saved = False  # whether the file has what we have
+        self._is_usable = True  # the file, as far as we know
         self._is_warned = False
+        self._reader = TermReader()
 
     @property
     def path(self) -> Path | None:
         """The file in use; None while the index is in memory, be it because the file cannot be used."""
-        return self._path if self._memory is None else None
+        return self._path if self._is_usable else None
 
     def update(self, history: Sequence[Entry], read: ReadTexts) -> None:
         """Bring the index in step with a history: take up what is new, drop what is gone or changed.
@@ -98,7 +93,7 @@ class SearchIndex:
         """
         entries = list(history)
         with self._lock:
-            self._run(entries, _Texts(read), lambda _: None)
+            self._run(entries, read, lambda _: None)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Drop messages now, so that their terms are neither found nor in the file or in memory.
@@ -155,16 +150,15 @@ class SearchIndex:
             last: tells which come behind all others; none.
         """
         entries = list(history)
-        texts = _Texts(read)
         with self._lock:
             asked = read_query(query, self._reader)
             if not asked.terms or limit <= 0 or not entries:
                 return []
-            lookup = self._run(entries, texts, lambda storage: _look_up(storage, asked))
+            lookup = self._run(entries, read, lambda storage: _look_up(storage, asked))
 
             def read_rows(rows: Sequence[int]) -> Mapping[str, Sequence[Document]]:
                 places = lookup.rows.places
-                return texts.of(list(dict.fromkeys(entries[places[row][0]][0] for row in rows)))
+                return _read(read, list(dict.fromkeys(entries[places[row][0]][0] for row in rows)))
 
             return rank(lookup, read_rows, self._reader, limit, among, role, last)
 
@@ -173,95 +167,87 @@ class SearchIndex:
         with self._lock:
             self._close()
 
-    def _run(self, entries: list[Entry], texts: _Texts, action: Callable[[Storage], _T]) -> _T:
-        """Bring the index in step, then act on it in the same transaction."""
+    def _run(self, entries: list[Entry], read: ReadTexts, action: Callable[[Storage], _T]) -> _T:
+        """Bring the index in step, then act on it."""
+        storage = self._open()
+        rows = storage.rows
+        is_changed = not (rows.is_complete and entries == rows.history)
+        if is_changed:
+            with storage.transaction():
+                is_changed = self._sync(storage, entries, read)
+        if is_changed or not self._is_saved:
+            self._save(storage)
+        return action(storage)
 
-        def step(storage: Storage) -> _T:
-            with storage.transaction(write=False) as is_unchanged:
-                if is_unchanged and storage.rows.is_complete and entries == storage.rows.history:
-                    return action(storage)
-            with storage.transaction(write=True) as is_unchanged:
-                self._sync(storage, entries, texts, is_unchanged)
-                return action(storage)
-
-        if self._path is not None and monotonic() >= self._next_try:
-            began = monotonic()
+    def _open(self) -> Storage:
+        """Return the index, from the file where another process wrote that or removed it."""
+        image: bytes | None = None
+        is_other = self._storage is None
+        if self._path is not None:
             try:
-                result = self._act(self._path, step, texts)
+                identity = identity_of(self._path)
+                if is_other or identity != self._identity:
+                    self._identity = identity
+                    image, is_other = read_file(self._path), True
+                    self._is_usable = True
             except _FILE_ERRORS as error:
-                if error is texts.error:
-                    raise
-                self._next_try = monotonic() + _PAUSE * (monotonic() - began)
-                if not self._is_warned:
-                    logger.warning("search index %s is kept in memory for now: %s", self._path, error)
-                self._is_warned = True
-            else:
-                self._close_memory()
-                return result
-        if self._memory is None:
-            self._memory = Storage(None)
-        return step(self._memory)
+                self._warn(error)
+        if self._storage is None or is_other:
+            self._close_storage()
+            self._storage, self._is_saved = Storage(image), image is not None
+        return self._storage
 
-    def _act(self, path: Path, action: Callable[[Storage], _T], texts: _Texts | None = None) -> _T:
-        """Act on the file; where it is damaged, or replaced meanwhile, on a new one."""
-        is_retried = False
-        while True:
-            try:
-                if self._file is not None and not self._file.is_usable:
-                    self._close_file()
-                if self._file is None:
-                    self._file = Storage(path)
-                return action(self._file)
-            except _FILE_ERRORS as error:
-                if texts is not None and error is texts.error:
-                    raise
-                is_replaced = self._file is not None and not self._file.is_in_place
-                self._close_file()
-                if is_retried or not (is_replaced or is_damaged(path, error)):
-                    raise
-                if not is_replaced:
-                    discard_file(path)
-                    logger.info("search index %s is written anew: %s", path, error)
-                is_retried = True
+    def _save(self, storage: Storage, *, is_erased: bool = False) -> None:
+        """Write the file; not over what others wrote meanwhile, unless what is erased must not stay there."""
+        if self._path is None:
+            return
+        self._is_saved = False
+        try:
+            if is_erased or identity_of(self._path) == self._identity:
+                write_file(self._path, storage.image())
+                self._identity, self._is_saved, self._is_usable = identity_of(self._path), True, True
+        except _FILE_ERRORS as error:
+            self._warn(error)
 
-    def _sync(self, storage: Storage, entries: list[Entry], texts: _Texts, is_unchanged: bool) -> None:
+    def _warn(self, error: Exception) -> None:
+        self._is_usable = False
+        if not self._is_warned:
+            logger.warning("search index %s is kept in memory for now: %s", self._path, error)
+        self._is_warned = True
+
+    def _sync(self, storage: Storage, entries: list[Entry], read: ReadTexts) -> bool:
+        """Bring what is stored in step with a history; tell whether that changed it."""
         rows = storage.rows
         known = len(rows.history)
-        is_appended = is_unchanged and rows.is_complete and entries[:known] == rows.history
-        gone: list[Record] = []
-        if is_appended:
-            records = rows.records
-            wanted = {stamp_of(entry): entry for entry in entries[known:]}
-        else:
-            records = storage.read_records()
-            wanted = {stamp_of(entry): entry for entry in entries}
-            gone = [record for stamp, record in records.items() if stamp not in wanted]
+        is_appended = rows.is_complete and entries[:known] == rows.history
+        wanted = {stamp_of(entry): entry for entry in (entries[known:] if is_appended else entries)}
+        records = rows.records
+        gone = [] if is_appended else [one for stamp, one in records.items() if stamp not in wanted]
         new = {stamp: entry for stamp, entry in wanted.items() if stamp not in records}
         first = rows.end if is_appended else max((one.end for one in records.values()), default=1)
         if gone:
             self._reader.clear()
             storage.remove(gone)
-        added = self._add(storage, new, texts, first)
+        added = self._add(storage, new, read, first)
         if len(added) >= _MERGED_FROM:
             storage.merge()
-        if gone or added:
-            storage.seal()
         if is_appended:
             for entry in entries[known:]:
                 stamp = stamp_of(entry)
                 rows.append(entry, added.get(stamp) or records.get(stamp))
         else:
             storage.rows = Rows.of(entries, records | added)
+        return bool(gone or added)
 
     def _add(
-        self, storage: Storage, new: Mapping[bytes, Entry], texts: _Texts, first: int
+        self, storage: Storage, new: Mapping[bytes, Entry], read: ReadTexts, first: int
     ) -> dict[bytes, Record]:
         """Take up messages, by stamp, in rows from `first` on; return the records of those that are there."""
         added: dict[bytes, Record] = {}
         stamps = list(new)
         for start in range(0, len(stamps), _BATCH):
             batch = stamps[start : start + _BATCH]
-            documents = texts.of([new[stamp][0] for stamp in batch])
+            documents = _read(read, [new[stamp][0] for stamp in batch])
             for stamp in batch:
                 found = documents.get(new[stamp][0])
                 if found is None:
@@ -275,36 +261,31 @@ class SearchIndex:
     def _erase(self, is_gone: Callable[[bytes], bool]) -> None:
         """Take messages out of memory and file, by the stamps of their keys; delete a file that refuses."""
         self._reader.clear()
-        if self._memory is not None:
-            _remove(self._memory, is_gone)
-        if self._path is None:
-            return
         try:
-            if self._path.exists():
-                self._act(self._path, lambda storage: _remove(storage, is_gone))
+            if self._storage is None and (self._path is None or identity_of(self._path) is None):
+                return
+            storage = self._open()
+            with storage.transaction():
+                is_changed = _remove(storage, is_gone)
+            if is_changed or not self._is_saved:
+                self._save(storage, is_erased=True)
+            if self._path is not None and not self._is_saved:
+                discard_file(self._path)
+                self._identity = None
         except NotAnIndexError:
             pass
-        except _FILE_ERRORS as error:
-            try:
-                discard_file(self._path)
-            except (OSError, NotAnIndexError):
-                logger.warning("search index %s may still hold deleted words: %s", self._path, error)
+        except OSError as error:
+            logger.warning("search index %s may still hold deleted words: %s", self._path, error)
 
     def _close(self) -> None:
-        self._close_file()
-        self._close_memory()
+        self._close_storage()
         self._reader.clear()
-        self._next_try = 0.0
+        self._is_usable = True
 
-    def _close_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file = None
-
-    def _close_memory(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
-        self._memory = None
+    def _close_storage(self) -> None:
+        if self._storage is not None:
+            self._storage.close()
+        self._storage = None
 
 
 def _look_up(storage: Storage, query: Query) -> Lookup:
@@ -315,38 +296,24 @@ def _look_up(storage: Storage, query: Query) -> Lookup:
     return Lookup(query, storage.rows, postings)
 
 
-def _remove(storage: Storage, is_gone: Callable[[bytes], bool]) -> None:
-    with storage.transaction(write=True) as is_unchanged:
-        if not is_unchanged:
-            storage.rows = Rows(records=storage.read_records(), is_complete=False)
-        known = storage.rows.records
-        gone = {stamp: record for stamp, record in known.items() if is_gone(stamp[:KEY_BYTES])}
-        if gone:
-            storage.remove(gone.values())
-            storage.seal()
-            left = {stamp: record for stamp, record in known.items() if stamp not in gone}
-            storage.rows = Rows(records=left, is_complete=False)
+def _remove(storage: Storage, is_gone: Callable[[bytes], bool]) -> bool:
+    known = storage.rows.records
+    gone = {stamp: record for stamp, record in known.items() if is_gone(stamp[:KEY_BYTES])}
+    if gone:
+        storage.remove(gone.values())
+        left = {stamp: record for stamp, record in known.items() if stamp not in gone}
+        storage.rows = Rows(records=left, is_complete=False)
+    return bool(gone)
 
 
-class _Texts:
-    """Read texts by the caller's `read`, and tell its errors from those of the file."""
-
-    def __init__(self, read: ReadTexts) -> None:
-        self._read = read
-        self.error: BaseException | None = None
-
-    def of(self, keys: Sequence[str]) -> dict[str, list[Document]]:
-        """Return the texts of messages by key, each message's in order."""
-        by_key: dict[str, list[Document]] = {}
-        try:
-            for document in self._read(keys):
-                by_key.setdefault(document.key, []).append(document)
-        except BaseException as error:
-            self.error = error
-            raise
-        for documents in by_key.values():
-            documents.sort(key=lambda document: document.part)
-        return by_key
+def _read(read: ReadTexts, keys: Sequence[str]) -> dict[str, list[Document]]:
+    """Return the texts of messages by key, each message's in order."""
+    by_key: dict[str, list[Document]] = {}
+    for document in read(keys):
+        by_key.setdefault(document.key, []).append(document)
+    for documents in by_key.values():
+        documents.sort(key=lambda document: document.part)
+    return by_key
 
 
 def terms_of_document(document: Document, reader: TermReader) -> Iterator[set[str]]:

@@ -647,11 +647,11 @@ async def test_a_process_that_was_forked_in_the_middle_of_a_search_searches(
     reached, gate = threading.Event(), threading.Event()
     sync, parent = SearchIndex._sync, os.getpid()
 
-    def wait_there(self: SearchIndex, *arguments: Any) -> None:
+    def wait_there(self: SearchIndex, *arguments: Any) -> bool:
         if os.getpid() == parent:
             reached.set()
             gate.wait()
-        sync(self, *arguments)
+        return sync(self, *arguments)
 
     monkeypatch.setattr(SearchIndex, "_sync", wait_there)
     searching = asyncio.create_task(memory.search_history("handler_1"))

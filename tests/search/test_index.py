@@ -13,7 +13,6 @@ import pytest
 
 from context_compressor.search.hits import Document
 from context_compressor.search.index import SearchIndex
-from context_compressor.search.storage import Storage
 from tests.search.support import History, random_text
 
 
@@ -88,9 +87,8 @@ def test_removing_reads_nothing_that_is_known(tmp_path: Path, monkeypatch: pytes
     history = History(["about lions", "about zebras", "about herons"])
     index = SearchIndex(tmp_path / "i.sqlite3")
     index.update(history.entries, history.read)
-    reads: list[Storage] = []
-    read_records = Storage.read_records
-    monkeypatch.setattr(Storage, "read_records", lambda self: reads.append(self) or read_records(self))
+    reads: list[Path] = []
+    monkeypatch.setattr("context_compressor.search.index.read_file", reads.append)
     index.remove(["unknown"])
     history.add("m3", "about okapis")
     assert history.keys(index, "okapi") == ["m3"]

@@ -8,14 +8,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from context_compressor.search import storage
+from context_compressor.search.hits import Document
 from context_compressor.search.index import SearchIndex
 from tests.search.support import History
 
@@ -76,7 +78,7 @@ DAMAGES: dict[str, Damage] = {
     "cut by a page": lambda data: data[:-600],
     "zeros, as after a power cut": lambda data: bytes(len(data)),
     **{str(said): unreadable(said) for said in (b"TABLE messages", b"VIRTUAL TABLE terms", b"stamp BLOB")},
-    "a table that is missing": told("DROP TABLE state"),
+    "a table that is missing": told("DROP TABLE messages"),
     "another version": told(f"PRAGMA user_version = {storage.VERSION - 1}"),
 }
 
@@ -210,92 +212,78 @@ def test_a_link_or_a_pipe_in_the_place_of_the_file_is_left_alone(tmp_path: Path)
     assert path.is_fifo()
 
 
-def test_a_lock_that_is_not_given_up_is_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "i.sqlite3"
-    history = write_index(path)
-    monkeypatch.setattr(storage, "LOCK_SECONDS", 0.05)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    index = SearchIndex(path)
-    check(index, history)
-    other.execute("ROLLBACK")
-    other.close()
-    assert index.path is None
-    assert len(caplog.records) == 1
-
-
 @pytest.fixture
-def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, sqlite3.Connection]]:
-    """An index file that somebody has locked, for longer than anybody waits."""
-    path = tmp_path / "i.sqlite3"
-    monkeypatch.setattr(storage, "LOCK_SECONDS", 0.05)
-    other = sqlite3.connect(path, isolation_level=None)
-    yield path, other
-    other.close()
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """Return what lets writing fail while it is entered, as a full disk does."""
+
+    @contextmanager
+    def refuse() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr("context_compressor.search.storage.replacing", no_room)
+            yield
+
+    def no_room(path: Path, **_: bool) -> NoReturn:
+        raise OSError(28, "no space left on device", str(path))
+
+    return refuse
 
 
-def test_a_lock_is_waited_for_again(
-    locked: tuple[Path, sqlite3.Connection], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_file_that_cannot_be_written_is_tried_again(
+    tmp_path: Path, refusing: Callable[[], AbstractContextManager[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Memory serves while the file is locked, for a while at no cost; then the file is taken up again."""
-    path, other = locked
-    monkeypatch.setattr("context_compressor.search.index._PAUSE", 1e9)
+    """Memory serves meanwhile, which is told once."""
+    path = tmp_path / "i.sqlite3"
     history = write_index(path)
     index = SearchIndex(path)
-    for _ in range(2):
-        other.execute("BEGIN EXCLUSIVE")
+    for number in range(2):
+        history.add(f"new {number}", "a zebra more")
+        with refusing():
+            check(index, history)
+            assert index.path is None
         check(index, history)
-        assert index.path is None
-        other.execute("ROLLBACK")
-        check(index, history)
-        assert index.path is None
-        monkeypatch.setattr(index, "_next_try", 0.0)
-        history.reads.clear()
-        index.update(history.entries, history.read)
-        assert (index.path, history.reads) == (path, [])
-    other.execute("BEGIN EXCLUSIVE")
-    check(index, history)
-    other.execute("ROLLBACK")
-    index.close()
-    check(index, history)
-    assert index.path == path
+        assert index.path == path
+    history.reads.clear()
+    SearchIndex(path).update(history.entries, history.read)
+    assert history.reads == []
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("was_in_memory", [False, True])
-def test_removing_from_a_locked_file_deletes_it(
-    locked: tuple[Path, sqlite3.Connection], was_in_memory: bool
+def test_removing_from_a_file_that_cannot_be_written_deletes_it(
+    tmp_path: Path, refusing: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    """No deleted word is left in it, whether the index was in memory already or not."""
-    path, other = locked
+    path = tmp_path / "i.sqlite3"
     history = History(["xylophonist", *TEXTS])
     index = SearchIndex(path)
     check(index, history)
-    other.execute("BEGIN EXCLUSIVE" if was_in_memory else "BEGIN IMMEDIATE")
-    check(index, history)
-    assert (index.path is None) == was_in_memory
-    index.remove(["m0"])
-    assert not path.exists() or b"xylophonist" not in path.read_bytes()
+    with refusing():
+        index.remove(["m0"])
+        assert not path.exists()
     del history.documents["m0"]
-    other.execute("ROLLBACK")
-    index.close()
     check(index, history)
     assert index.path == path
     assert b"xylophonist" not in path.read_bytes()
     assert history.keys(index, "xylophonist") == []
 
 
-def test_a_locked_file_is_cleared(locked: tuple[Path, sqlite3.Connection]) -> None:
-    path, other = locked
-    index, history = SearchIndex(path), History(TEXTS)
+def test_what_others_removed_meanwhile_is_not_written_again(tmp_path: Path) -> None:
+    """And is gone from memory with the next call."""
+    path = tmp_path / "i.sqlite3"
+    history = History(["xylophonist", *TEXTS])
+    index = SearchIndex(path)
     check(index, history)
-    other.execute("BEGIN EXCLUSIVE")
-    index.clear()
-    assert not path.exists()
+    entries = history.entries
+    history.add("new", "a zebra more")
+
+    def read(keys: Sequence[str]) -> list[Document]:
+        SearchIndex(path).remove(["m0"])
+        return history.read(keys)
+
+    index.update([*entries, history.entries[-1]], read)
+    assert b"xylophonist" not in path.read_bytes()
+    del history.documents["m0"]
+    index.remove(["m1"])
+    assert b"xylophonist" not in path.read_bytes()
     check(index, history)
-    assert index.path == path
 
 
 def test_what_cannot_be_deleted_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,58 +301,25 @@ def test_what_cannot_be_deleted_is_emptied(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_words_that_cannot_be_removed_are_told_of_and_go_later(
-    locked: tuple[Path, sqlite3.Connection], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    refusing: Callable[[], AbstractContextManager[None]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    path, other = locked
+    path = tmp_path / "i.sqlite3"
     index, history = SearchIndex(path), History(["xylophonist", *TEXTS])
     check(index, history)
 
     def refuse(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(13, "another process has it open")
 
-    other.execute("BEGIN EXCLUSIVE")
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, refusing():
         patch.setattr(Path, "unlink", refuse)
         index.remove(["m0"])
     assert "may still hold deleted words" in caplog.text
-    other.execute("ROLLBACK")
     del history.documents["m0"]
     check(index, history)
     assert b"xylophonist" not in path.read_bytes()
-
-
-def test_an_error_in_a_statement_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes through, and a sound file stays."""
-    path = tmp_path / "i.sqlite3"
-    history = write_index(path)
-
-    def fail(opened: storage.Storage, query: object) -> None:
-        opened._connection.execute("SELECT rowid FROM terms WHERE terms MATCH '\"'")
-
-    index = SearchIndex(path)
-    with monkeypatch.context() as patch:
-        patch.setattr("context_compressor.search.index._look_up", fail)
-        with pytest.raises(sqlite3.OperationalError, match="unterminated string"):
-            history.search(index, "zebra")
-    history.reads.clear()
-    SearchIndex(path).update(history.entries, history.read)
-    assert history.reads == []
-
-
-def test_opening_an_index_keeps_the_locks_of_others(locked: tuple[Path, sqlite3.Connection]) -> None:
-    """POSIX drops the locks of a process on a file when it closes the file, though others have it open."""
-    path, other = locked
-    write_index(path)
-    other.execute("BEGIN IMMEDIATE")
-    SearchIndex(path).update([], lambda keys: [])
-    code = """
-import sqlite3
-try:
-    sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("BEGIN IMMEDIATE")
-except sqlite3.OperationalError as error:
-    print(error)
-"""
-    assert run(code, path).communicate()[0].strip() == "database is locked"
 
 
 def run(code: str, *arguments: object) -> "subprocess.Popen[str]":
