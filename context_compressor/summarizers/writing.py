@@ -42,7 +42,14 @@ from context_compressor.summarizers.protocol import (
 from context_compressor.summarizers.provider import answer_room
 from context_compressor.summarizers.rules.candidates import candidates_of
 from context_compressor.summarizers.rules.choice import MOST_TOKENS, Heading
-from context_compressor.summarizers.rules.lines import fold_stretches, kept, notes_by_rules, stretches_of
+from context_compressor.summarizers.rules.lines import (
+    GAP,
+    LABELS,
+    fold_stretches,
+    kept,
+    notes_by_rules,
+    stretches_of,
+)
 from context_compressor.summarizers.rules.reading import Source
 from context_compressor.summarizers.sections import is_chinese, is_placeholder
 from context_compressor.summarizers.values import MARK, Shown, unmarked
@@ -546,7 +553,9 @@ class RulesWriter:
         stretches = fold_stretches([*notes.stretches, *stretches_of(sources)])
         modelled = replace(notes, lines=tuple(line for line in notes.lines if line.by == "model"))
         least = min(LEAST_SHARE * room, sum(one.tokens for one in candidates))
+        before = len(modelled.lines)
         modelled = modelled.fitted(lambda some: self._tokens(some) <= room - least)
+        gone = before - len(modelled.lines)
         stays = {line.number for line in modelled.lines}
         notes = replace(
             notes, lines=tuple(line for line in notes.lines if line.by == "rules" or line.number in stays)
@@ -554,6 +563,9 @@ class RulesWriter:
         beside = [line.text for line in modelled.lines]
         beside += [line for msg in request.context for line in (msg.get_text_content() or "").splitlines()]
         language = "zh" if is_chinese([one.text for one in candidates] or beside) else "en"
+        gap = f"{GAP} {gone} {LABELS[language].earlier}"
+        if gone and self._tokens(modelled.added(gap)) <= room:
+            notes, modelled = notes.added(gap), modelled.added(gap)
         beside_tokens = self._tokens(modelled)
 
         def tokens_of(lines: list[tuple[Heading, str]]) -> int:

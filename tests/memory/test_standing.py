@@ -88,9 +88,10 @@ async def test_a_single_one_is_kept_in_a_small_budget(rule: str):
     assert standing_lines(await merge(memory, 3)) == [rule]
 
 
-async def test_many_are_kept_by_event_after_event_in_a_budget_that_they_nearly_fill():
-    """They have half of the notes' room."""
-    memory = new(budget=1_000)
+@WRITERS
+async def test_many_are_kept_by_event_after_event_in_a_budget_that_they_nearly_fill(writer: Any):
+    """They come before all else that the notes say."""
+    memory = new(writer, budget=400)
     rules = [f"Never send list {n} to the customer of shelf {n * 7}." for n in range(8)]
     await add(memory, user("Please begin."), assistant("Yes?"))
     for rule in rules:

@@ -1,6 +1,7 @@
 """Notes: edits of them, who may say what in which room, and what rules say without a model."""
 
 import re
+from typing import Literal
 
 import pytest
 from hypothesis import example, given, settings
@@ -422,7 +423,9 @@ async def test_rules_keep_a_models_lines_but_the_oldest_of_done_where_they_have_
     told = await ruled(FULL, *work(range(30), failed=7), max_tokens=room)
     by_model = [line.text for line in told.lines if line.by == "model"]
     assert by_model[:2] == ["ship it", "b.py is shorter"]
-    assert by_model[2:] == [f"step {n} of many" for n in range(10)][-len(by_model) + 2 :]
+    steps = by_model[2:-1]
+    assert steps == [f"step {n} of many" for n in range(10)][-len(steps) :]
+    assert by_model[-1] == f"… {10 - len(steps)} earlier lines of these notes"
     assert 2 < len(by_model) < 12
     assert any(line.by == "rules" for line in told.lines)
 
@@ -430,7 +433,7 @@ async def test_rules_keep_a_models_lines_but_the_oldest_of_done_where_they_have_
 async def test_what_a_provider_had_summed_up_is_told_by_rules_as_no_users_words():
     earlier = Msg("memory", "## Goal\n- pay W-1042", "user", segment_metadata(), timestamp="", id="")
     told = await ruled(Notes(), earlier, user("Go on."))
-    assert told.text() == '## Goal\n- pay W-1042\n\n## Done\n- User: "Go on."'
+    assert told.text() == '## Goal\n- pay W-1042\n\n## Facts and values\n- User: "Go on."'
 
 
 async def test_what_a_model_let_stand_is_its_own_and_what_it_dropped_does_not_come_back():
@@ -439,3 +442,15 @@ async def test_what_a_model_let_stand_is_its_own_and_what_it_dropped_does_not_co
     told, _ = await written(f"-{dropped.number}", notes=notes)
     assert {line.by for line in told.lines} == {"model"}
     assert "ERROR" not in (await ruled(told, *work(range(6, 9)), place=13)).text()
+
+
+def test_two_gaps_of_the_same_size_are_both_told_and_keep_their_numbers():
+    told: list[tuple[Literal["done"], str]] = [
+        ("done", "… 2 messages"),
+        ("done", "User: a"),
+        ("done", "… 2 messages"),
+    ]
+    first = Notes().by_rules(told, (), ())
+    assert [line.text for line in first.lines] == [text for _, text in told]
+    again = first.by_rules([*told, ("done", "… 2 messages")], (), ())
+    assert [line.number for line in again.lines] == [1, 2, 3, 4]

@@ -151,3 +151,30 @@ def test_no_quote_ends_within_a_word_or_number(text: str, most: int):
     for piece in [*split(line, most), head_of(line, most).removesuffix("…")]:
         assert len(piece) <= most
         assert set(re.findall(r"[ab1]+", piece)) <= words
+
+
+def test_of_a_stack_the_line_is_told_that_says_what_was_raised():
+    stack = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    get()\n'
+    [line] = notes(
+        call("bash", "1", cmd="python a.py"), result("1", f"{stack}models.Missing: no permission 7\n$ \nbye")
+    )
+    assert line == "bash python a.py FAILED → models.Missing: no permission 7"
+
+
+def test_what_is_said_or_printed_again_and_again_is_told_once():
+    said = [
+        m
+        for n in range(9)
+        for m in (call("run", str(n), n=n * n), result(str(n), f"[done]\n{WORDS[n]} ripe"))
+    ]
+    told = "\n".join(notes(*said, *[assistant("On my way."), user("Go on with the work.")] * 3))
+    assert [told.count(words) for words in ("[done]", "Go on with the work.", "On my way.")] == [0, 1, 1]
+    assert all(f"{WORDS[n]} ripe" in told for n in range(9))
+
+
+@pytest.mark.parametrize("pieces", [9, 90])
+def test_the_room_is_filled_where_there_is_more_to_tell(pieces: int):
+    shelves = [f"{WORDS[n % 12]}{'x' * (n // 12)} costs {n * n} euros" for n in range(pieces * 4)]
+    page = "\n".join(shelves)
+    lines = notes(call("visit", "1", url="https://a.example"), result("1", page), room=pieces * 10)
+    assert counter.count_text("\n".join(lines)) > 0.8 * pieces * 10

@@ -184,7 +184,7 @@ class _Pool:
             self._lines[one.place, one.step].append(number)
         self._ranks = [
             one.rank
-            / (one.times**2 if _is_said(one) else 1)
+            / (one.times if _is_said(one) else 1)
             * rarity.get(one.kind, 1.0)
             * (1 + _RECENT * (one.place - oldest) / span)
             * (_SUPERSEDED if one.about and newest[one.about] > one.place else 1.0)

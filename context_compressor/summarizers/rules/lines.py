@@ -29,7 +29,8 @@ _MOST_STRETCH = 4.0
 _NAMED = 2
 GAP = "…"
 """How a line begins that tells what is not told."""
-_SPEAKERS = ("user", "agent", "instruction")
+_SPEAKERS = frozenset({"user", "agent", "instruction"})
+_QUESTION = ("?", "？")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,12 @@ class Labels:
     message: str = "message"
     messages: str = "messages"
     others: str = "more"
+    earlier: str = "earlier lines of these notes"
 
 
 LABELS = {
     "en": Labels(),
-    "zh": Labels("用户", "指示", "助手", "失败", "条消息", "条消息", "条其他"),
+    "zh": Labels("用户", "指示", "助手", "失败", "条消息", "条消息", "条其他", "条更早的笔记"),
 }
 
 
@@ -140,12 +142,19 @@ def _lines(
     log = [line for line in lines if line[0].heading == "done"]
     gaps = _gaps(log, told)
     calls: Counter[str] = sum(map(_kinds, told), Counter())
-    for line, gap in zip(log, gaps, strict=False):
+    is_chat = not calls.keys() - _SPEAKERS
+    gap: Counter[str] = Counter()
+    for line, missing in zip(log, gaps, strict=False):
+        gap += missing
+        if is_chat and line[0].said_by_user and not all(one.text.endswith(_QUESTION) for one in line):
+            yield "facts", _line_text(line, labels)
+            continue
         if gap:
             yield "done", _gap_text(gap, calls, labels)
+            gap.clear()
         yield "done", _line_text(line, labels)
-    if len(gaps) > len(log) and gaps[-1]:
-        yield "done", _gap_text(gaps[-1], calls, labels)
+    if gap := gap + gaps[-1]:
+        yield "done", _gap_text(gap, calls, labels)
     for line in lines:
         if line[0].heading != "done":
             yield line[0].heading, _line_text(line, labels)
@@ -160,6 +169,8 @@ def _gaps(lines: Sequence[Sequence[Candidate]], told: Sequence[Stretch]) -> list
         gaps[begin] += _kinds(stretch) - Counter(line[0].kind for line in lines[begin:end])
     for number, line in enumerate(lines):
         left, kind = line[0].times - 1, line[0].kind
+        if kind in _SPEAKERS:
+            continue  # it said more than it said again
         for gap in gaps[number::-1]:  # the calls that this line stands for are told
             taken = min(left, gap[kind])
             gap[kind] -= taken
@@ -178,10 +189,8 @@ def _gap_text(gap: Counter[str], calls: Counter[str], labels: Labels) -> str:
     return f"{GAP} {', '.join(named)}"
 
 
-def _line_text(line: Sequence[Candidate], labels: Labels) -> str:
-    first = line[0]
-    is_said = first.kind in _SPEAKERS
-    joint = " " if is_said else " | "
+def _joined(line: Sequence[Candidate], joint: str) -> str:
+    """Return the pieces of a line, with an ellipsis where others are left out."""
     text, following = "", 0
     for one in line:
         if one.piece != following:
@@ -189,12 +198,17 @@ def _line_text(line: Sequence[Candidate], labels: Labels) -> str:
         if one.text:
             text += f"{' ' if text.endswith('…') else joint if text else ''}{one.text}"
         following = one.piece + 1
-    if following < first.pieces and first.said_by_user:
-        text += " …"
-    if is_said:
-        label = {"user": labels.user, "agent": labels.agent}.get(first.kind, labels.instruction)
-        head = f"{label} {first.subject}".rstrip()
-        return f'{head}: "{text}"' if first.said_by_user else f"{head}: {text}"
+    return f"{text} …" if following < line[0].pieces and line[0].said_by_user else text
+
+
+def _line_text(line: Sequence[Candidate], labels: Labels) -> str:
+    first = line[0]
+    if first.said_by_user:
+        label = labels.user if first.kind == "user" else labels.instruction
+        return f'{f"{label} {first.subject}".rstrip()}: "{_joined(line, " ")}"'
+    if first.kind == "agent":
+        return f"{labels.agent}: {_joined(line, ' ')}"
+    text = _joined(line, " | ")
     if first.heading == "state":
         return text
     count = f"{first.times} × " if first.times > 1 else ""
