@@ -379,26 +379,19 @@ def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: st
     for block in blocks:
         if block.get("type") not in _CALL_BLOCKS:
             add_block(transcript, block, line)
-    calls = dicts_in(data.get("tool_calls")) + dicts_in(data.get("invalid_tool_calls"))
-    for call in calls:
+    for call in _calls_in(data, more, blocks):
         transcript.call(text_in(call, "id"), text_in(call, "name"), _arguments(call), line)
-    if not calls:
-        _add_raw_calls(transcript, more, blocks, line)
     transcript.close()
 
 
-def _add_raw_calls(transcript: Transcript, more: dict[str, Any], blocks: list[Part], line: int) -> None:
-    """Add the calls of messages older than `tool_calls`, which kept what the provider sent."""
-    for call in dicts_in(more.get("tool_calls")):
-        function = call.get("function")
-        held = function if isinstance(function, dict) else {}
-        transcript.call(text_in(call, "id"), text_in(held, "name"), held.get("arguments") or {}, line)
-    for block in blocks:
-        if block.get("type") in ("tool_use", "tool_call"):
-            transcript.call(text_in(block, "id"), text_in(block, "name"), _arguments(block), line)
-    legacy = more.get("function_call")
-    if isinstance(legacy, dict):
-        transcript.call("", text_in(legacy, "name"), legacy.get("arguments") or {}, line)
+def _calls_in(data: dict[str, Any], more: dict[str, Any], blocks: list[Part]) -> list[dict[str, Any]]:
+    """Return the calls of a reply; of one older than `tool_calls`, what it kept of what the provider sent."""
+    if calls := dicts_in(data.get("tool_calls")) + dicts_in(data.get("invalid_tool_calls")):
+        return calls
+    held = [(call.get("id"), call.get("function")) for call in dicts_in(more.get("tool_calls"))]
+    calls = [{"id": id, **(function if isinstance(function, dict) else {})} for id, function in held]
+    calls += [block for block in blocks if block.get("type") in ("tool_use", "tool_call")]
+    return calls + dicts_in([more.get("function_call")])
 
 
 def _arguments(call: dict[str, Any]) -> Any:
