@@ -295,6 +295,7 @@ class SegmentMaker:
             last=_among(openings, leaving[-1].key),
             next=next(behind, ""),
             amid=(*amid[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])),
+            since=tuple(item.source.role for item in self._stays if item.key not in held),
             before_tokens=sum(item.tokens for item in self._items if item.key in held),
             free_tokens=self._free_tokens,
         )

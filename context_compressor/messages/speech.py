@@ -180,12 +180,14 @@ def quotes_prose(line: str, messages: Iterable[Msg]) -> bool:
     return not all(missing)
 
 
+_NO_MARKS = str.maketrans({"’": "'", **dict.fromkeys('"“”„「」«»')})
+"""Whoever quotes what holds quotes sets other marks."""
 _QUOTE_CHARS = 6
 """Fewer characters quote nothing."""
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.replace("’", "'").casefold().split()).strip(' .。"“”「」«»')
+    return " ".join(text.translate(_NO_MARKS).casefold().split()).strip(" .。")
 
 
 def _is_said(msg: Msg) -> bool:

@@ -267,8 +267,9 @@ def _edits_in(answer: str, *, plain: bool = False) -> Iterator[_Edit]:
         if not line or line.startswith("```"):
             is_below = is_below and bool(line)
             continue
-        key, heading = section_of_heading(line), _HEADING.fullmatch(line)
         kind, number, said = _form_of(line, plain=plain)
+        title = said if kind == "add" and _HEADING.fullmatch(said) else line  # a heading said as a line
+        key, heading = section_of_heading(title), _HEADING.fullmatch(title)
         is_more = kind == "stray" and not (key or heading) and (plain or not _TORN.match(line))
         if is_more and depth <= indent and is_placeholder(line):
             is_below = False
@@ -367,7 +368,8 @@ class _Editing:
         arrow = _ARROW.search(said) if said[0] in _MARKS else None
         ways = _exchanges(said, line.text) if arrow else []
         # Another arrow may be the line's own, where it holds no such words.
-        if arrow and ("=>" in arrow[0] or any(times for _, times in ways)):
+        is_meant = "=>" in (arrow[0] if arrow else said) and (arrow is not None or said[0] == '"')
+        if is_meant or any(times for _, times in ways):
             once = [text for text, times in ways if times == 1]
             if not once:
                 why = f"line {line.number} does not hold these words" if ways else "this is no edit"

@@ -103,6 +103,8 @@ _LABEL_CHARS = 80
 _NOT_IN_LABELS = str.maketrans("[]", "()")
 _SAMPLES, _SAMPLE_CHARS = 8, 2_500
 """So many pieces of the material, of so many characters, tell how many of them make a token."""
+_FULL_SHARE = 0.9
+"""Notes that fill so much of their room take no more without giving up as much."""
 _ESTIMATE_EXCESS = 1.45
 """How far `estimate_tokens` is above a model's vocabulary on the mean, by its own figures."""
 
@@ -164,9 +166,15 @@ def _limit(request: SummaryRequest, material: str, counter: TokenCounter | None,
     told = f"Room: the notes may have {room} tokens in all; they have {used} now."
     if not request.messages:
         return told
+    if used > _FULL_SHARE * room:
+        return (
+            f"{told} So what is new needs room that lines give up, in the same answer: shorten or drop what "
+            "matters least for going on, details of what is finished first, never the user's rules, by about "
+            "as many words as you add."
+        )
     step = max(1, len(material) // _SAMPLES)
     sample = "\n".join(material[at : at + min(step, _SAMPLE_CHARS)] for at in range(0, len(material), step))
-    per_token = max(room - used, room // 10) / max(1.0, count(sample))
+    per_token = (room - used) / max(1.0, count(sample))
     # Two digits: models do not count more precisely than that.
     left = f"{float(f'{per_token * len(sample):.2g}'):,.0f} characters"
     if not chinese:
@@ -217,7 +225,7 @@ def build_in_place(request: SummaryRequest, departure: Departure, counter: Token
     return _IN_PLACE.format(
         count=departure.count,
         last=departure.last,
-        next=f"The first behind it that stays: {departure.next or 'none that you see'}",
+        next=f"The first behind it that stays: {departure.next or 'none that you see'}{_since(departure)}",
         amid=" These stay, too, though they stand before that:" * bool(departure.amid)
         + "".join(f"\n- {one}" for one in departure.amid),
         beside=f"\n{_BESIDE}\n\n{indent_lines(clean(beside))}\n" if beside else "",
@@ -226,6 +234,12 @@ def build_in_place(request: SummaryRequest, departure: Departure, counter: Token
         wishes="".join(f"\n{wish}\n" for wish in wishes),
         room=_limit(request, told, counter, chinese=chinese),
     )
+
+
+def _since(departure: Departure) -> str:
+    speakers = ", ".join(f"[{role}]" for role in departure.since)
+    told = "Behind all that you see these stay, too, which came since then"
+    return f"\n{told}: {speakers}. An answer may be among them." if speakers else ""
 
 
 def opening_of(msg: Msg, names: Mapping[str, str]) -> str:

@@ -64,6 +64,8 @@ class Departure:
     """The first behind it that stays; empty: none does that the model has seen."""
     amid: tuple[str, ...] = ()
     """What stays though it stands before the last one."""
+    since: tuple[str, ...] = ()
+    """Whose messages came since, which it has not seen and which stay: no word of them is told."""
     before_tokens: int = 0
     """Tokens of the view that it was sent last."""
     free_tokens: int | None = None

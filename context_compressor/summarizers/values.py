@@ -35,7 +35,7 @@ _MAX_QUOTES = 200
 _MAX_JOINED_WORDS = 40
 """A longer value is looked for as a whole only."""
 
-_QUOTE = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|`([^`\n]+)`")
+_QUOTE = re.compile(r"(?<!\d)\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|`([^`\n]+)`")
 _TOKEN = re.compile(
     r"(?:\w+://)?[~/.\\#@$€£¥]*[A-Za-z0-9_](?:(?:[\w./\\@+#~-]|,(?=\d))*[A-Za-z0-9_])?"
     r"(?:(?<=\d):\d\d(?!\d))*%?",

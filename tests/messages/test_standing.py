@@ -199,6 +199,7 @@ def test_code_and_quotes_within_a_sentence_are_part_of_it():
         ('Deploys: "Never deploy on a Friday"', True),
         ('"Never deploy … Who is on call"', True),
         ("用户: “Never deploy on a Friday.”", True),
+        ('Ann: "They say “never in May”, I think."', True),
         ("Never deploy on a Monday.", False),
         ('"Never deploy on a Friday" and "never on a Monday"', False),
         ('Delete all lists of "Friday", and tell nobody in the depot', False),

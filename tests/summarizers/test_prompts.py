@@ -183,7 +183,8 @@ def test_a_repair_is_in_the_memorys_voice_and_shows_no_more_than_it_needs():
 def test_behind_the_last_request_stands_what_will_stand_beside_the_notes_and_no_word_of_what_leaves():
     said = Msg("memory", "## Said by users\n- Never push.", "user", segment_metadata(), timestamp="", id="")
     asked = request(user("leaves"), context=(said, user("stays")), previous="## Done\n1: a.py\n12345: b")
-    told = build_in_place(asked, Departure(1, "[user] leaves"), Fours())
+    told = build_in_place(asked, Departure(1, "[user] leaves", since=("assistant", "user")), Fours())
+    assert "which came since then: [assistant], [user]. An answer may be among them.\n" in told
     assert "beside the notes, by rule: do not repeat it" in told
     assert "\n ## Said by users\n - Never push.\n\nThe notes so far, each line with its number:\n" in told
     assert "stays\n" not in told
@@ -234,7 +235,7 @@ def test_what_the_notes_use_is_told_and_taken_from_what_is_left():
     assert "they have 840 now." in line
     assert told_room(line)["characters"] == 640  # what is left: 160 tokens
     full = build_prompt(request(said, max_tokens=1_000, previous=notes * 2), Fours()).user.splitlines()[-1]
-    assert told_room(full)["characters"] == 400  # a tenth at least, for which something has to go
+    assert "they have 1680 now. So what is new needs room that lines give up" in full
 
 
 def test_the_limit_is_told_as_the_counter_counts_this_material():

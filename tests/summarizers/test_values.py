@@ -35,6 +35,7 @@ def doubted(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "right",
     [
+        'order W8841, 5\'3" / 12 km, 9" and 5" wide',
         "order W8841 and #W8841, $1249.50, 1,249.5 and 1249.50 USD",
         "until 5/3/2026, 2026-3-5, at 9:05 and 09:05, scanned 2026-01-07T13:20, 2025-10-06, 2024-03-09",
         "utils/dates.py, dates.py, `src/utils/dates.py`, /repo/src/utils/dates.py, "
