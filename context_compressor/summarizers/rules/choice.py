@@ -131,7 +131,7 @@ def folded(candidates: Sequence[Candidate]) -> list[Candidate]:
         line: object = one.place, one.step
         same: object = line
         if _is_said(one):
-            same, line = (one.kind, one.text), order_of(one)
+            same, line = (one.kind, one.subject, one.text), order_of(one)
         elif one.shape or one.heading == "state":
             same = (one.kind, one.shape) if one.shape else one.heading
         lines[same].setdefault(line, []).append(one)
