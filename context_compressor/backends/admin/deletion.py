@@ -238,17 +238,15 @@ async def _delete_messages(
         await memory.delete(list(msg_ids))
     since = await history.read(after=head.number, ids=msg_ids)
     gone = {entry.key for entry in since if entry.msg is None}
-    changed = {
-        name
-        for entry in await history.ledger(after=head.number)
-        for name in (*entry.withdrawn, *map(name_of, entry.edits))
-    }
+    written = await history.ledger(after=head.number)
+    changed = {name for entry in written for name in (*entry.withdrawn, *map(name_of, entry.edits))}
     edits = {name_of(edit): edit for entry in ledger for edit in entry.edits}
     done.objects += directory.lost(
         done.user_id,
         done.session_id,
         [entry for entry in entries if entry.key in gone],
         [edit for name, edit in edits.items() if name in changed],
+        learnt=any(entry.learnt is not None for entry in written),
     )
     if space is not None:
         left = {one.ref for one in await space.stored()}

@@ -110,9 +110,17 @@ class SessionDirectory(ABC):
 
     @abstractmethod
     def lost(
-        self, user_id: str, session_id: str, entries: Iterable[Entry], edits: Iterable[Edit]
+        self,
+        user_id: str,
+        session_id: str,
+        entries: Iterable[Entry],
+        edits: Iterable[Edit],
+        *,
+        learnt: bool,
     ) -> list[RemovedObject]:
-        """Return what a write removed and rewrote that deleted these messages, and let go of these edits."""
+        """Return what a write removed and rewrote that deleted these messages, and let go of these edits;
+        `learnt`: and wrote anew what stands beside them.
+        """
 
     @abstractmethod
     async def remove(self, user_id: str, session_id: str) -> list[RemovedObject]:

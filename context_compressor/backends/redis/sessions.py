@@ -115,7 +115,13 @@ class RedisSessions(Server, SessionDirectory):
         return RedisStates(self._client, key_prefix=self._prefix)
 
     def lost(
-        self, user_id: str, session_id: str, entries: Iterable[Entry], edits: Iterable[Edit]
+        self,
+        user_id: str,
+        session_id: str,
+        entries: Iterable[Entry],
+        edits: Iterable[Edit],
+        *,
+        learnt: bool,
     ) -> list[RemovedObject]:
         """Return the fields and members that a write removed and rewrote."""
         stem = stem_of(self._prefix, user_id, session_id)
@@ -124,7 +130,8 @@ class RedisSessions(Server, SessionDirectory):
             size = 0 if said is None else len(pack_ascii(said))
             return RemovedObject("redis key", f"{stem}{part} {name}", size, action)
 
-        found = [field("head", name) for name in ("held", "number", "size", "token", "writes")]
+        of_head = ["held", "number", "size", "token", "writes", *(["learnt"] if learnt else [])]
+        found = [field("head", name) for name in of_head]
         for entry in entries:
             key = digest(entry.key)
             found += [field("messages", key), field("changed", key)]

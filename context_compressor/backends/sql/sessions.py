@@ -136,7 +136,13 @@ class SQLSessions(Database, SessionDirectory):
         return SQLAlchemyStates(self.engine)
 
     def lost(
-        self, user_id: str, session_id: str, entries: Iterable[Entry], edits: Iterable[Edit]
+        self,
+        user_id: str,
+        session_id: str,
+        entries: Iterable[Entry],
+        edits: Iterable[Edit],
+        *,
+        learnt: bool,  # noqa: ARG002 - in the session's row
     ) -> list[RemovedObject]:
         """Return the rows that a write removed and rewrote."""
         session = digest(user_id, session_id)
