@@ -87,7 +87,7 @@ class HistoryIndex:
     def start_as_child(self) -> None:
         """Take over in a process that was forked: the search thread is the parent's, and so is the index.
 
-        That is neither used here, as SQLite asks, nor closed, which could undo what the parent is writing.
+        That is neither used here nor closed: the parent's thread may have held its locks.
         """
         if self._index is not None:
             self._inherited.append(self._index)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from context_compressor.search.hits import Document, Found, split_passages
 from context_compressor.search.query import Query, read_query
@@ -36,16 +36,12 @@ _BATCH = 256
 _MERGED_FROM = 64
 """Messages added at a time after which the index is merged: a history taken up, rather than a turn."""
 
-_FILE_ERRORS = (OSError, NotAnIndexError)
-
 ReadTexts = Callable[[Sequence[str]], Iterable[Document]]
 """Returns the texts of messages, by their keys, in any order.
 
 For a message without texts it returns one empty text; a message of which nothing is returned counts as gone
 for now, is asked for again by the next call, and is found once it is there.
 """
-
-_T = TypeVar("_T")
 
 
 class SearchIndex:
@@ -93,7 +89,7 @@ class SearchIndex:
         """
         entries = list(history)
         with self._lock:
-            self._run(entries, read, lambda _: None)
+            self._follow(entries, read)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Drop messages now, so that their terms are neither found nor in the file or in memory.
@@ -154,7 +150,7 @@ class SearchIndex:
             asked = read_query(query, self._reader)
             if not asked.terms or limit <= 0 or not entries:
                 return []
-            lookup = self._run(entries, read, lambda storage: _look_up(storage, asked))
+            lookup = _look_up(self._follow(entries, read), asked)
 
             def read_rows(rows: Sequence[int]) -> Mapping[str, Sequence[Document]]:
                 places = lookup.rows.places
@@ -163,12 +159,12 @@ class SearchIndex:
             return rank(lookup, read_rows, self._reader, limit, among, role, last)
 
     def close(self) -> None:
-        """Close the file, and forget every word read. A later call opens it again."""
+        """Give the memory back, and forget every word read. A later call begins with the file."""
         with self._lock:
             self._close()
 
-    def _run(self, entries: list[Entry], read: ReadTexts, action: Callable[[Storage], _T]) -> _T:
-        """Bring the index in step, then act on it."""
+    def _follow(self, entries: list[Entry], read: ReadTexts) -> Storage:
+        """Return the index, in step with a history."""
         storage = self._open()
         rows = storage.rows
         is_changed = not (rows.is_complete and entries == rows.history)
@@ -177,7 +173,7 @@ class SearchIndex:
                 is_changed = self._sync(storage, entries, read)
         if is_changed or not self._is_saved:
             self._save(storage)
-        return action(storage)
+        return storage
 
     def _open(self) -> Storage:
         """Return the index, from the file where another process wrote that or removed it."""
@@ -190,11 +186,11 @@ class SearchIndex:
                     self._identity = identity
                     image, is_other = read_file(self._path), True
                     self._is_usable = True
-            except _FILE_ERRORS as error:
+            except (OSError, NotAnIndexError) as error:
                 self._warn(error)
         if self._storage is None or is_other:
             self._close_storage()
-            self._storage, self._is_saved = Storage(image), image is not None
+            self._storage, self._is_saved = _read_image(image), image is not None
         return self._storage
 
     def _save(self, storage: Storage, *, is_erased: bool = False) -> None:
@@ -206,7 +202,7 @@ class SearchIndex:
             if is_erased or identity_of(self._path) == self._identity:
                 write_file(self._path, storage.image())
                 self._identity, self._is_saved, self._is_usable = identity_of(self._path), True, True
-        except _FILE_ERRORS as error:
+        except (OSError, NotAnIndexError) as error:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
@@ -286,6 +282,16 @@ class SearchIndex:
         if self._storage is not None:
             self._storage.close()
         self._storage = None
+
+
+def _read_image(image: bytes | None) -> Storage:
+    """Return the index in an image, an empty one where this SQLite cannot read what another one wrote."""
+    try:
+        return Storage(image)
+    except (sqlite3.Error, UnicodeDecodeError):
+        if image is None:
+            raise
+        return Storage()
 
 
 def _look_up(storage: Storage, query: Query) -> Lookup:

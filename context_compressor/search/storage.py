@@ -121,7 +121,7 @@ class Storage:
         image: what `image` returned; None: an empty one.
 
     Raises:
-        sqlite3.Error: this SQLite has no FTS5.
+        sqlite3.Error: this SQLite has no FTS5, or cannot read the image.
     """
 
     def __init__(self, image: bytes | None = None) -> None:
@@ -136,6 +136,7 @@ class Storage:
         self._connection.execute("CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, terms, instance)")
         self.rows = self._read_rows()
         """What is known of the contents."""
+        self.rows_with("a")  # fails where these are terms of another SQLite
 
     def close(self) -> None:
         """Give the memory back. Closing again is fine."""

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
+from zlib import crc32
 
 import pytest
 
@@ -71,6 +72,16 @@ def told(statement: str) -> Damage:
     return run
 
 
+def sealed(damage: Damage) -> Damage:
+    """Return what damages a file and mends its checksum."""
+
+    def spoil(data: bytes) -> bytes:
+        spoilt = damage(data[:-4])
+        return spoilt + crc32(spoilt).to_bytes(4)
+
+    return spoil
+
+
 DAMAGES: dict[str, Damage] = {
     **{f"garbage {seed}": garbage(seed) for seed in range(6)},
     **{f"cut at {size}": lambda data, size=size: data[:size] for size in (0, 1, 99, 100, 512, 700, 3000)},  # type: ignore[misc]
@@ -78,8 +89,9 @@ DAMAGES: dict[str, Damage] = {
     "cut by a page": lambda data: data[:-600],
     "zeros, as after a power cut": lambda data: bytes(len(data)),
     **{str(said): unreadable(said) for said in (b"TABLE messages", b"VIRTUAL TABLE terms", b"stamp BLOB")},
-    "a table that is missing": told("DROP TABLE messages"),
-    "another version": told(f"PRAGMA user_version = {storage.VERSION - 1}"),
+    "a table that is missing": sealed(told("DROP TABLE messages")),
+    "terms of another SQLite": sealed(told("UPDATE terms_config SET v = 99 WHERE k = 'version'")),
+    "another version": sealed(told(f"PRAGMA user_version = {storage.VERSION - 1}")),
 }
 
 
