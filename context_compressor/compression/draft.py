@@ -402,7 +402,8 @@ class Draft:
         return PlannedSegment(tuple(run), said, min(self._most_standing, said) if standing else 0)
 
     def _make_the_most(self) -> None:
-        """Give the notes what is free up to the target; less than reckoned where what stays leaves little.
+        """Give the notes what is free up to the target; less than reckoned where what stays leaves little,
+        but no less than half: what leaves now is told now or never.
 
         What a model may write, and is not reckoned to, may stand above the target: then its room is the same
         from event to event, and what it leaves free holds messages.
@@ -418,7 +419,7 @@ class Draft:
         for place, planned in enumerate(self._planned):
             said = planned.summary_tokens
             if said and missing > 0:
-                said -= missing
+                said -= min(missing, said // 2)
             elif said and free > 0 and not planned.units[-1].volatile:
                 said = max(said, min(self._room(planned.units, most=True), said + free))
             if said != planned.summary_tokens and said >= MIN_SUMMARY_TOKENS:
