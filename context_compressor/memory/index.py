@@ -7,7 +7,7 @@ import hashlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from context_compressor.compression.edits import message_id
 from context_compressor.compression.shown import Redact, redacted_call, redacted_text
 from context_compressor.errors import OffloadError
-from context_compressor.memory.history import Entry, History, continues
+from context_compressor.memory.history import Entry, History, continues, is_same
 from context_compressor.memory.loops import LoopLock
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
@@ -107,7 +107,7 @@ class HistoryIndex:
         self,
         query: str,
         limit: int,
-        heads: Iterable[tuple[str, int, int]],
+        heads: Callable[[], Awaitable[Iterable[tuple[str, int, int]]]],
         *,
         role: str | None = None,
         last: Callable[[Document], bool] = lambda _: False,
@@ -117,8 +117,8 @@ class HistoryIndex:
         Args:
             query: words, names or a question.
             limit: how many at most.
-            heads: name, number and size of each history that is searched; what the index has of others is
-                dropped.
+            heads: returns name, number and size of each history that is searched; what the index has of
+                others is dropped.
             role: who said it; None for all.
             last: tells which come behind all others.
 
@@ -131,7 +131,7 @@ class HistoryIndex:
         try:
             async with self._lock:
                 with self._busy():  # one thread for all that follows
-                    await self._follow(heads, reader)
+                    await self._follow(await heads(), reader)
                     if self._order is None:
                         self._order = await self._in_thread(self._ordered)
                     among = None
@@ -279,7 +279,7 @@ class HistoryIndex:
     async def _follow_one(self, followed: _Followed, number: int, size: int, reader: _Reader) -> None:
         history, before = followed.history(), followed.number
         # A wrapped memory may not tell that it was changed.
-        if before is not None and getattr(history, "counts_changes", True) and continues(before, number):
+        if before is not None and getattr(history, "counts_changes", True) and is_same(number, before):
             return
         followed.number = None  # until it is done
         if before and not reader.is_read_whole(history) and continues(number, before):

@@ -79,8 +79,7 @@ class Recall:
             # The request stands in the view, and earlier answers of the tools repeat what they found.
             return document.key == self.index.newest_request() or is_own_tool(document.tool)
 
-        head = await self._history.head()
-        found = await self.index.search(query, limit, [("", head.number, head.size)], role=role, last=is_last)
+        found = await self.index.search(query, limit, self._heads, role=role, last=is_last)
         ago = {key: count for count, key in enumerate(reversed(state.known.tokens))}
         places = [
             _Place(one, msg, state, ago[key], self._redact)
@@ -92,6 +91,10 @@ class Recall:
             with suppress(OffloadError):
                 texts[ref] = await self._read_ref(ref)
         return await asyncio.to_thread(lambda: [place.hit(texts, query) for place in places])
+
+    async def _heads(self) -> list[tuple[str, int, int]]:
+        head = await self._history.head()
+        return [("", head.number, head.size)]
 
 
 class _Place:

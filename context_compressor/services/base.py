@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from context_compressor.backends.records import Standing, as_name
@@ -150,7 +151,7 @@ class MemoryService(ABC):
         query = text_of(read_messages([messages[-1]]))
         if not query:
             return []
-        found = await indexes.search(user, query, top_k, await self._standings(user, renew=True))
+        found = await indexes.search(user, query, top_k, partial(self._standings, user, renew=True))
         return [one for msg in found for one in write_messages([msg], messages[-1])]
 
     async def list_memory(self, user_id: str, filters: Mapping[str, Any] | None = None) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from weakref import WeakSet
 
@@ -34,14 +34,16 @@ class Indexes:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_closed = False
 
-    async def search(self, user: str, query: str, limit: int, standings: Sequence[Standing]) -> list[Msg]:
+    async def search(
+        self, user: str, query: str, limit: int, standings: Callable[[], Awaitable[Sequence[Standing]]]
+    ) -> list[Msg]:
         """Return the messages that answer a query, best first.
 
         Args:
             user: whose sessions.
             query: words, names or a question.
             limit: how many at most.
-            standings: where all sessions stand.
+            standings: tells where all sessions stand.
         """
         index = self._users.get(user)
         if index is None:
