@@ -241,7 +241,7 @@ async def test_older_checkpoints_and_branches_have_the_view_of_then(workplace: W
         worker.turn = worker.turns
         branches = [
             await agent.aupdate_state(asking[n].config, {"messages": [HumanMessage(f"Branch {n}.")]})
-            for n in (8, 12)
+            for n in (8, 10)
         ]
         seen: list[list[str]] = [[], []]
         for turn in range(4):
