@@ -109,6 +109,7 @@ class HistoryIndex:
         limit: int,
         heads: Callable[[], Awaitable[Iterable[tuple[str, int, int]]]],
         *,
+        keys: Sequence[str] = (),
         role: str | None = None,
         last: Callable[[Document], bool] = lambda _: False,
     ) -> list[tuple[Found, Msg | None]]:
@@ -119,6 +120,8 @@ class HistoryIndex:
             limit: how many at most.
             heads: returns name, number and size of each history that is searched; what the index has of
                 others is dropped.
+            keys: of the messages of a history that is known: some are read at a time where all have to be, so
+                that nothing holds the loop.
             role: who said it; None for all.
             last: tells which come behind all others.
 
@@ -131,7 +134,7 @@ class HistoryIndex:
         try:
             async with self._lock:
                 with self._busy():  # one thread for all that follows
-                    await self._follow(await heads(), reader)
+                    await self._follow(await heads(), keys, reader)
                     if self._order is None:
                         self._order = await self._in_thread(self._ordered)
                     among = None
@@ -265,36 +268,51 @@ class HistoryIndex:
 
     # Following the histories. Holds: lock
 
-    async def _follow(self, heads: Iterable[tuple[str, int, int]], reader: _Reader) -> None:
+    async def _follow(
+        self, heads: Iterable[tuple[str, int, int]], keys: Sequence[str], reader: _Reader
+    ) -> None:
         """Bring what is known in step with the histories, new texts at hand for the index."""
         reader.check()  # others may have searched before
         there = {name: (number, size) for name, number, size in heads}
         for name in [name for name in self._followed if name not in there]:
             self._forget_history(name)
         for name, (number, size) in there.items():
-            if name not in self._followed:
-                self._followed[name] = _Followed(name, self._look)
-            await self._follow_one(self._followed[name], number, size, reader)
+            followed = self._followed.get(name) or self._begin(name)
+            followed = await self._follow_one(followed, number, size, keys, reader)
+            followed.number = number  # what came since is told of again
 
-    async def _follow_one(self, followed: _Followed, number: int, size: int, reader: _Reader) -> None:
+    async def _follow_one(
+        self, followed: _Followed, number: int, size: int, keys: Sequence[str], reader: _Reader
+    ) -> _Followed:
         history, before = followed.history(), followed.number
         # A wrapped memory may not tell that it was changed.
         if before is not None and getattr(history, "counts_changes", True) and is_same(number, before):
-            return
+            return followed
         followed.number = None  # until it is done
-        if before and not reader.is_read_whole(history) and continues(number, before):
+        is_whole = reader.is_read_whole(history)
+        # Where one of these does not do, others write, or more happened than a history tells of.
+        if before and not is_whole and continues(number, before):
             await self._take_up(followed, await history.read(after=before), reader)
             if len(followed.keys) == size:
-                followed.number = number
-                return
-            # Others write, or more happened than a history tells of.
+                return followed
+        if keys and not is_whole:
+            followed = self._begin(followed.name)
+            for start in range(0, len(keys), _BATCH):
+                ids = {message_id(key) for key in keys[start : start + _BATCH]}
+                await self._take_up(followed, await history.read(ids=ids), reader)
+            if len(followed.keys) == size:
+                return followed
         entries = await history.read()
-        if reader.is_read_whole(history):
+        if is_whole:
             reader.whole[followed.name] = entries
-        self._forget_history(followed.name)
-        followed = self._followed[followed.name] = _Followed(followed.name, self._look)
+        followed = self._begin(followed.name)
         await self._take_up(followed, entries, reader)
-        followed.number = number  # what came since is told of again
+        return followed
+
+    def _begin(self, name: str) -> _Followed:
+        self._forget_history(name)
+        followed = self._followed[name] = _Followed(name, self._look)
+        return followed
 
     async def _take_up(self, followed: _Followed, entries: Sequence[Entry], reader: _Reader) -> None:
         """Take up the messages that come next in a history, and those that are gone."""

@@ -79,7 +79,8 @@ class Recall:
             # The request stands in the view, and earlier answers of the tools repeat what they found.
             return document.key == self.index.newest_request() or is_own_tool(document.tool)
 
-        found = await self.index.search(query, limit, self._heads, role=role, last=is_last)
+        keys = list(state.known.tokens)
+        found = await self.index.search(query, limit, self._heads, keys=keys, role=role, last=is_last)
         ago = {key: count for count, key in enumerate(reversed(state.known.tokens))}
         places = [
             _Place(one, msg, state, ago[key], self._redact)

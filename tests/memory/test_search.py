@@ -571,6 +571,24 @@ async def test_searches_hold_no_thread_that_the_base_memory_may_need(tmp_path: P
     assert set(base.busy) == {0}
 
 
+async def test_a_search_reads_some_messages_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history in a database holds the loop for as long as it makes messages of what it read."""
+    base = ListHistory()
+    memory, read, counts = memory_of(base=base), base.read, list[int]()
+    await memory.add(from_openai([user(f"message {n} about an okapi") for n in range(600)]))
+    await memory.get_memory()
+
+    async def counted(**filters: Any) -> list[Entry]:
+        found = await read(**filters)
+        counts.append(len(found))
+        return found
+
+    monkeypatch.setattr(base, "read", counted)
+    assert await memory.search_history("okapi")
+    assert sum(counts) >= 600
+    assert max(counts) < 300
+
+
 @pytest.fixture
 def searching(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once a search reads texts for its index, in a thread."""
