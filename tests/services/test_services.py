@@ -262,6 +262,20 @@ async def test_the_index_follows_whoever_writes(
         assert sorted(await found("fox")) == [f"fox {number}" for number in range(5)]
 
 
+async def test_a_result_that_is_marked_later_stays_that_of_its_tool(
+    service: MemoryService, user: str
+) -> None:
+    """Though the id of its call was used again meanwhile."""
+    for tool, said in (("bash", "the zebrafile is here"), ("list_dir", "a yakfile")):
+        call = {"id": "c0", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+        made = {"role": "assistant", "content": None, "tool_calls": [call]}
+        await service.add_memory(user, [made, {"role": "tool", "tool_call_id": "c0", "content": said}])
+    before = await service.search_memory(user, chat("bash"))
+    memory = service.memory(user)
+    await memory.update_messages_mark("kept", msg_ids=[(await memory.get_memory())[1].id])
+    assert await service.search_memory(user, chat("bash")) == before != []
+
+
 async def test_searches_at_the_same_time_find_the_same(service: MemoryService, user: str) -> None:
     for number in range(6):
         await service.add_memory(user, chat(f"otter {number}", "filler"), f"s{number}")
