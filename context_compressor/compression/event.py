@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from context_compressor.compression.edits import Edit, ItemKey, SegmentEdit, StubEdit, Told
 from context_compressor.compression.engine import Done, Engine, SummaryUse, Writer
@@ -46,6 +47,7 @@ class Event:
         fresh: keys of the items that no view has shown yet.
         free_tokens: what fits into the model's window behind the last request; None: not known.
         system: what the request carries beside the messages.
+        places: where each message stands in the history, by its id.
 
     Attributes:
         plan: as given.
@@ -64,6 +66,7 @@ class Event:
         fresh: Collection[ItemKey] = frozenset(),
         free_tokens: int | None = None,
         system: str = "",
+        places: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.plan = plan
         self.seconds = 0.0
@@ -72,6 +75,7 @@ class Event:
         self._ledger = ledger
         self._note = note
         self._fresh, self._free_tokens, self._system = fresh, free_tokens, system
+        self._places = places
         self._writer = Writer(engine)
         self._by_key = {item.key: item for item in items}
         leaving = plan.leaving.union(self._by_key[planned.item].exchange for planned in plan.stubs)
@@ -135,6 +139,7 @@ class Event:
             fresh=self._fresh,
             free_tokens=self._free_tokens,
             system=self._system,
+            places=self._places,
         )
         noted = max(plan.segments, key=_age, default=None)
 

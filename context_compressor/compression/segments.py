@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
+from types import MappingProxyType
 from typing import NamedTuple
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, Told
@@ -67,6 +68,7 @@ class SegmentMaker:
         fresh: keys of the items that no view has shown yet.
         free_tokens: what fits into the model's window behind the last request; None: not known.
         system: what the request carries beside the messages.
+        places: where each message stands in the history, by its id.
 
     Raises:
         RedactionError: the user's callable failed.
@@ -84,6 +86,7 @@ class SegmentMaker:
         fresh: Collection[ItemKey] = frozenset(),
         free_tokens: int | None = None,
         system: str = "",
+        places: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._engine = engine
         self._config, self._counter = engine.config, engine.counter
@@ -98,6 +101,7 @@ class SegmentMaker:
             self._stubbed.setdefault(edit.item, {})[edit.path] = edit.text
         leaving = plan.leaving
         self._items, self._fresh, self._free_tokens = items, fresh, free_tokens
+        self._places = places
         self._system = Msg("system", system, "system", timestamp="", id="")
         stays = [item for item in items if item.kind == "message" and item.exchange not in leaving]
         head = list(takewhile(lambda item: is_instruction(item.source), stays))
@@ -170,7 +174,6 @@ class SegmentMaker:
                 notes,
                 planned,
                 whole=whole,
-                place=before,
                 read_tokens=sum(item.read_tokens for item in items),
                 material=transcript.text,
             )
@@ -335,7 +338,6 @@ class SegmentMaker:
         planned: PlannedSegment,
         *,
         whole: Collection[int],
-        place: int,
         read_tokens: int,
         material: str,
     ) -> tuple[Notes, list[Told]]:
@@ -347,7 +349,6 @@ class SegmentMaker:
             notes: so far.
             planned: what leaves.
             whole: the places of the messages that the view showed whole.
-            place: how many messages left before.
             read_tokens: about how many tokens a model reads of it.
             material: what leaves, as text.
         """
@@ -361,7 +362,7 @@ class SegmentMaker:
             )
             try:
                 written = await writer.write(
-                    asked, notes, read_tokens=read_tokens, material=material, place=place, in_place=in_place
+                    asked, notes, read_tokens=read_tokens, material=material, in_place=in_place
                 )
             except SummarizerError as error:
                 if self._config.on_failure == "raise" and writer is asked_first[-1]:
@@ -372,7 +373,7 @@ class SegmentMaker:
             return written.notes, told_there if written.in_place else told
         # What a user says in messages that stay is told by them, and not here again.
         asked = replace(request, context=(*request.context, self._spoken))
-        written = await last.write(asked, notes, read_tokens=read_tokens, place=place)
+        written = await last.write(asked, notes, read_tokens=read_tokens, places=self._places)
         self._note_paid(last, written)
         return written.notes, []
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import SegmentEdit, StubEdit
+from context_compressor.compression.edits import SegmentEdit, StubEdit, message_id
 from context_compressor.compression.engine import Done, Engine
 from context_compressor.compression.event import Event
 from context_compressor.compression.planner import still_holds
@@ -61,6 +61,7 @@ class Performance:
             fresh=frozenset(state.fresh),
             free_tokens=state.budget.free_tokens,
             system=state.shown.system[0],
+            places={message_id(key): place for place, key in enumerate(state.known.tokens)},
         )
         self.done: Done | None = None
         self.fresh = set(state.fresh)

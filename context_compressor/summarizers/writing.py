@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from context_compressor.errors import (
@@ -192,7 +194,7 @@ class NotesWriter:
         *,
         read_tokens: int = 0,
         material: str | None = None,
-        place: int = 0,  # noqa: ARG002  # for rules
+        places: Mapping[str, int] = MappingProxyType({}),  # noqa: ARG002  # for rules
         in_place: InPlace | None = None,
     ) -> Written:
         """Return the notes after a request, in at most `request.max_tokens` tokens.
@@ -202,7 +204,7 @@ class NotesWriter:
             notes: so far.
             read_tokens: what to report as read where the summariser reports nothing.
             material: what leaves, as text, to recognise a copy; rendered from the request when None.
-            place: how many messages left before.
+            places: where messages stand in the history, by their id: what stayed for a while leaves later.
             in_place: what is asked first, behind the agent's last request; where that is not possible, or is
                 refused, the request is made apart.
 
@@ -529,24 +531,24 @@ class RulesWriter:
         *,
         read_tokens: int = 0,
         material: str | None = None,  # noqa: ARG002  # rules quote, and copy nothing
-        place: int = 0,
+        places: Mapping[str, int] = MappingProxyType({}),
     ) -> Written:
         """Return the notes after a request, as `NotesWriter.write` does; it does not fail."""
         characters = text_characters(request.messages) + sum(len(one.text) for one in notes.candidates)
-        told = await run_rules_off_loop(characters, self._write, request, notes, place)
+        told = await run_rules_off_loop(characters, self._write, request, notes, places)
         return Written(told, Paid(read_tokens, self._tokens(told)))
 
     def _tokens(self, notes: Notes) -> int:
         return self._counter.count_text(notes.text())
 
-    def _write(self, request: SummaryRequest, notes: Notes, place: int) -> Notes:
+    def _write(self, request: SummaryRequest, notes: Notes, places: Mapping[str, int]) -> Notes:
         room = request.max_tokens
         if not notes.candidates:  # what stands there cannot be chosen anew: a later part was taken back
             notes = replace(notes.taken_over(), stretches=notes.stretches)
         for msg in filter(is_segment, request.messages):  # as what a provider compacted itself
             notes = notes.added(msg.get_text_content() or "")
         left = [msg for msg in request.messages if not (is_staying(msg) or is_segment(msg))]
-        sources = [Source(place + number, msg.id, msg) for number, msg in enumerate(left)]
+        sources = _placed(left, places, notes)
         # A first long list leaves as one part, which then has all the room to itself.
         new = candidates_of(sources, self._counter, most_tokens=max(MOST_TOKENS, room))
         candidates = kept([*notes.candidates, *new], room)
@@ -580,6 +582,15 @@ class RulesWriter:
             language=language,
         )
         return notes.by_rules(lines, candidates, stretches)
+
+
+def _placed(left: Sequence[Msg], places: Mapping[str, int], notes: Notes) -> list[Source]:
+    """Return messages with their places; where these are not all known, behind all that left before."""
+    known = [places[msg.id] for msg in left if msg.id in places]
+    if len(set(known)) < len(left):
+        before = [one.place for one in notes.candidates] + [stretch.last for stretch in notes.stretches]
+        known = [*range(first := max(before, default=-1) + 1, first + len(left))]
+    return [Source(place, msg.id, msg) for place, msg in zip(known, left, strict=True)]
 
 
 def _less_room(limit: int, max_tokens: int) -> int:
