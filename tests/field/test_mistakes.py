@@ -488,7 +488,7 @@ async def test_a_compression_enlarges() -> None:
 async def test_old_messages_are_rewritten_every_turn() -> None:
     """headroom #2438: the provider's prompt cache never hits, for 2 to 7 times the price."""
     happened, _, broken = await _events_of_a_session(200)
-    assert broken <= happened / 4
+    assert broken <= happened / 6
 
 
 # Retrieval

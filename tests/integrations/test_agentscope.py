@@ -370,7 +370,7 @@ async def test_an_agent_that_compresses_by_itself_loses_nothing(theirs: Any) -> 
 
 async def test_what_an_agent_compresses_may_be_compressed_already(theirs: Any) -> None:
     """AgentScope marks by ids taken from the view; the notes' id stands for all that they cover."""
-    memory = AgentScopeCompressedMemory(base=theirs, max_total_tokens=BUDGET)
+    memory = AgentScopeCompressedMemory(base=theirs, max_total_tokens=2 * BUDGET)
     said = turns(40, words=20)
     await memory.add(said)
     assert "notes" in kinds_in(await memory.get_memory())
