@@ -91,6 +91,8 @@ async def test_in_a_session_of_the_callers_it_is_his_to_end(two: tuple[Opened, O
             await elsewhere().add(Msg("user", "next", "user"))
 
 
+# The driver's thread may be opening a connection for nobody when the loop is closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_the_end_of_a_loop_waits_for_a_transaction(tmp_path: Path) -> None:
     """`asyncio.run` cancels every task that is left."""
     url = f"sqlite+aiosqlite:///{tmp_path}/memory.db"
