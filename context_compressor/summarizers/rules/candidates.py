@@ -92,7 +92,7 @@ def _of_said(said: Said) -> Iterator[Candidate]:
             rank *= 1.3 if number == 0 else 1.0
         else:
             rank = _CLOSING if said.closing else _SPOKEN
-            rank *= 0.2 if text.endswith((":", "：")) else 1.0
+            rank *= 0.5 if text.endswith((":", "：")) else 1.0
         yield Candidate(
             heading="done",
             text=text,

@@ -12,7 +12,7 @@ from context_compressor.summarizers.rules.reading import Call, data_in
 
 _BAD = (
     r"error|errors|fatal|traceback|exception|failed|failure|failing|cannot|can't|unable|invalid|denied"
-    r"|not found|no such|(?:does|did) not exist"
+    r"|not found|no such"
 )
 _BAD_CHINESE = "错误|失败|异常|无法|未找到|不存在|拒绝"
 _IS_BAD = re.compile(rf"\b(?:\w*Error|\w*Exception|{_BAD})\b|{_BAD_CHINESE}", re.IGNORECASE)
