@@ -31,21 +31,18 @@ _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
 
 def writers_of(
     summarizer: Summarizer, config: CompressionConfig, counter: TokenCounter
-) -> tuple[NotesWriter | RulesWriter, ...]:
-    """Return who is asked for notes, one after the other until one has written them; rules come last."""
-    if isinstance(summarizer, ExtractiveSummarizer):
-        return (RulesWriter(counter),)
+) -> tuple[NotesWriter, ...]:
+    """Return who is asked for notes, one after the other until one has written them; rules follow."""
     seconds = config.summarizer_timeout_seconds
     chain: tuple[Summarizer, ...] = (summarizer,)
     if isinstance(summarizer, FallbackSummarizer):
         chain, each = summarizer.summarizers, summarizer.timeout_seconds
         seconds = seconds if each is None else min(seconds, each)
-    writers = [
+    return tuple(
         NotesWriter(one, counter, seconds, config.group_token_threshold)
         for one in chain
         if not isinstance(one, ExtractiveSummarizer)
-    ]
-    return (*writers, RulesWriter(counter))
+    )
 
 
 class Engine:
@@ -71,6 +68,7 @@ class Engine:
         self.config = config
         self.store = store
         self.writers = writers_of(summarizer, config, counter)
+        self.rules = RulesWriter(counter)
         self.counter = counter
         self.read_ref = read_ref
         self._costs: Costs | None = None
@@ -86,7 +84,7 @@ class Engine:
                 stub=self.counter.count_text(minimal_stub(SAMPLE_REF)),
                 media=self.counter.count_text(media_stub(_SAMPLE_MEDIA, SAMPLE_REF, "image")) + 20,
                 segment=segment_tokens(segment_text(SAMPLE_REF, 9_999_999, "x"), self.counter),
-                by_model=self.writers[0].remote,
+                by_model=any(writer.remote for writer in self.writers[:1]),
             )
         return self._costs
 

@@ -93,7 +93,7 @@ class SegmentMaker:
         self._writer = writer
         self._stubs = stubs
         self._note = note
-        self._writers = engine.writers[-1:] if plan.by_rules else engine.writers
+        self._writers = () if plan.by_rules else engine.writers
         self._bare_tokens = engine.costs().segment
         self._spare_tokens = plan.spare_tokens // max(1, len(plan.segments))
         self._stubbed: dict[ItemKey, dict[PartPath, str]] = {}
@@ -352,9 +352,7 @@ class SegmentMaker:
             read_tokens: about how many tokens a model reads of it.
             material: what leaves, as text.
         """
-        *asked_first, last = self._writers
-        for writer in asked_first:
-            assert isinstance(writer, NotesWriter)
+        for writer in self._writers:
             size = text_characters(item.source for item in self._items)
             asked, told = await run_rules_off_loop(size, self._apart, request, whole, is_remote=writer.remote)
             in_place, told_there = await run_rules_off_loop(
@@ -365,7 +363,7 @@ class SegmentMaker:
                     asked, notes, read_tokens=read_tokens, material=material, in_place=in_place
                 )
             except SummarizerError as error:
-                if self._config.on_failure == "raise" and writer is asked_first[-1]:
+                if self._config.on_failure == "raise" and writer is self._writers[-1]:
                     raise
                 self._writer.fail(error)
                 continue
@@ -373,8 +371,9 @@ class SegmentMaker:
             return written.notes, told_there if written.in_place else told
         # What a user says in messages that stay is told by them, and not here again.
         asked = replace(request, context=(*request.context, self._spoken))
-        written = await last.write(asked, notes, read_tokens=read_tokens, places=self._places)
-        self._note_paid(last, written)
+        rules = self._engine.rules
+        written = await rules.write(asked, notes, read_tokens=read_tokens, places=self._places)
+        self._note_paid(rules, written)
         return written.notes, []
 
     def _note_paid(self, writer: NotesWriter | RulesWriter, written: Written) -> None:

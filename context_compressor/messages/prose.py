@@ -17,6 +17,7 @@ _TAG = re.compile(r"<(/?)([a-z][\w-]{0,40})(?:\s[^<>\n]{0,200})?>", re.IGNORECAS
 _OWN_TAG = re.compile(r"instruct|rule|task|important|critical|require|constraint", re.IGNORECASE)
 """Names of tags within which people say what they want; what stands within others is material."""
 _CODE = re.compile(r"`[^`\n]+`")
+QUOTES = '"“”„「」«»'
 QUOTED = re.compile(r"\"[^\"\n]+\"|“[^“”\n]+”|「[^「」\n]+」|«[^«»\n]+»")
 """Words between quotation marks."""
 _MARK = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)、])\s+")

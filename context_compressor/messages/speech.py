@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from context_compressor.messages.msg import Msg, is_instruction, provenance_of
-from context_compressor.messages.prose import QUOTED, after_mark, is_wordy, own_words, prose_of
+from context_compressor.messages.prose import QUOTED, QUOTES, after_mark, is_wordy, own_words, prose_of
 
 _RESULT_OPENINGS = (
     *("<tool_", "<function_result", "<observation", "<returncode", "observation:"),
@@ -180,7 +180,7 @@ def quotes_prose(line: str, messages: Iterable[Msg]) -> bool:
     return not all(missing)
 
 
-_NO_MARKS = str.maketrans({"’": "'", **dict.fromkeys('"“”„「」«»')})
+_NO_MARKS = str.maketrans({"’": "'", **dict.fromkeys(QUOTES)})
 """Whoever quotes what holds quotes sets other marks."""
 _QUOTE_CHARS = 6
 """Fewer characters quote nothing."""

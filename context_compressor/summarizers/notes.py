@@ -338,7 +338,9 @@ class _Editing:
             found.append(Faulty(edit.whole, "this is no edit", is_edit=found is self.faults))
         elif edit.kind == "add":
             beside = self._shown.get(edit.number)
-            section, topic = (beside.section, edit.topic or beside.topic) if beside else edit[3:5]
+            section, topic = (
+                (beside.section, edit.topic or beside.topic) if beside else (edit.section, edit.topic)
+            )
             self._add(edit.said, section, topic)
         elif edit.kind == "behind" and edit.number in self._shown:
             self._add_behind(self._shown[edit.number], edit.said)

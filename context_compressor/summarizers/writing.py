@@ -17,6 +17,7 @@ from context_compressor.errors import (
     SummaryRejectedError,
 )
 from context_compressor.messages.msg import Msg, is_segment, is_staying, segment_metadata
+from context_compressor.messages.prose import QUOTES
 from context_compressor.messages.speech import quotes_prose
 from context_compressor.messages.text import indent_lines
 from context_compressor.summarizers.attempts import Paid, current_attempts, paying
@@ -83,7 +84,7 @@ _TOO_LONG = (
 )
 """In the memory's voice. What a writer said is quoted below, indented as all that was said."""
 _MOST_NAMED, _MOST_TOLD = 30, 300
-_NO_QUOTES = str.maketrans("", "", '"“”「」«»')
+_NO_QUOTES = str.maketrans("", "", QUOTES)
 """A quote without its marks."""
 _BETWEEN = "\n\n"
 """What stands between lines that are checked together; no line holds it."""
@@ -194,7 +195,6 @@ class NotesWriter:
         *,
         read_tokens: int = 0,
         material: str | None = None,
-        places: Mapping[str, int] = MappingProxyType({}),  # noqa: ARG002  # for rules
         in_place: InPlace | None = None,
     ) -> Written:
         """Return the notes after a request, in at most `request.max_tokens` tokens.
@@ -204,7 +204,6 @@ class NotesWriter:
             notes: so far.
             read_tokens: what to report as read where the summariser reports nothing.
             material: what leaves, as text, to recognise a copy; rendered from the request when None.
-            places: where messages stand in the history, by their id: what stayed for a while leaves later.
             in_place: what is asked first, behind the agent's last request; where that is not possible, or is
                 refused, the request is made apart.
 
@@ -530,10 +529,16 @@ class RulesWriter:
         notes: Notes,
         *,
         read_tokens: int = 0,
-        material: str | None = None,  # noqa: ARG002  # rules quote, and copy nothing
         places: Mapping[str, int] = MappingProxyType({}),
     ) -> Written:
-        """Return the notes after a request, as `NotesWriter.write` does; it does not fail."""
+        """Return the notes after a request, as `NotesWriter.write` does; it does not fail.
+
+        Args:
+            request: what leaves, and what explains it.
+            notes: so far.
+            read_tokens: what to report as read.
+            places: where messages stand in the history, by their id: what stayed for a while leaves later.
+        """
         characters = text_characters(request.messages) + sum(len(one.text) for one in notes.candidates)
         told = await run_rules_off_loop(characters, self._write, request, notes, places)
         return Written(told, Paid(read_tokens, self._tokens(told)))

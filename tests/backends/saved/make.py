@@ -62,8 +62,7 @@ async def memory_over(
         ) as memory,
     ):
         yield memory
-    if hasattr(store, "close"):
-        await store.close()
+    await store.close()
 
 
 async def made(session: Session, kind: str, where: str) -> dict[str, Any]:
