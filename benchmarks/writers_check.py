@@ -17,7 +17,7 @@ from benchmarks.writers_work import (
     parts_noted,
     read_notes,
 )
-from context_compressor.compression.edits import SegmentEdit
+from context_compressor.core.edits import SegmentEdit
 
 Note = dict[str, Any]
 _REF = re.compile(r"ctx://[0-9a-f]{16}")

@@ -1,7 +1,7 @@
 """Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost.
 
 Its rooms, each of which knows only those before it: `messages`; `tokens`; `offload` and `summarizers`;
-`compression`; `search`; `memory`; `tools`; `backends`; `integrations`; `services`; `cli`. Beside them
+`core`; `search`; `memory`; `tools`; `backends`; `integrations`; `services`; `cli`. Beside them
 stands the `lab`, which uses the library as anybody does, and which `cli` alone knows.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from context_compressor.backends.sql.history import AsyncSQLAlchemyMemory, SQLAlchemyMemory
     from context_compressor.backends.sql.states import SQLAlchemyStates
     from context_compressor.backends.sql.store import SQLAlchemyOffloadStore
-    from context_compressor.compression.config import CompressionConfig
+    from context_compressor.core.config import CompressionConfig
     from context_compressor.errors import (
         ConflictError,
         ContextCompressorError,
@@ -151,7 +151,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "AsyncSQLAlchemyMemory": "backends.sql.history",
     "CompressedMemory": "memory.compressed",
-    "CompressionConfig": "compression.config",
+    "CompressionConfig": "core.config",
     "CompressionEvent": "events",
     "CompressionResult": "memory.stateless",
     "CompressionStats": "memory.reporting",

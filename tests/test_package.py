@@ -128,7 +128,7 @@ LEVELS = (
     {"messages"},
     {"tokens"},
     {"offload", "summarizers"},
-    {"compression"},
+    {"core"},
     {"search"},
     {"memory"},
     {"tools"},

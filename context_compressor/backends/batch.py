@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from context_compressor.backends.records import between, digest
-from context_compressor.compression.edits import Edit, EditName, edit_to_dict, name_of
+from context_compressor.core.edits import Edit, EditName, edit_to_dict, name_of
 from context_compressor.memory.history import (
     Add,
     Change,

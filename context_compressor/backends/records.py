@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from context_compressor.compression.edits import Edit, EditName, ItemKey, SavedEdit
+from context_compressor.core.edits import Edit, EditName, ItemKey, SavedEdit
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs
 from context_compressor.messages.msg import Msg

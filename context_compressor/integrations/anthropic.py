@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, Unpack
 
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import AskedModel, as_summarizer

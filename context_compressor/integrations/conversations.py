@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Unpack
 
-from context_compressor.compression.config import ConfigFields, as_config
-from context_compressor.compression.edits import ItemKey
+from context_compressor.core.config import ConfigFields, as_config
+from context_compressor.core.edits import ItemKey
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.integrations.asked import Own, OwnModel, at_hand

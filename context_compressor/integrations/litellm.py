@@ -18,7 +18,7 @@ except ImportError as error:
         f"pip install 'agent-context-compressor[litellm]' ({error})"
     ) from error
 
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import Ask, AskedModel, Own, as_summarizer, check_tools

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 from context_compressor.errors import ContextCompressorError
 from context_compressor.memory.sessions import MAX_NAME_CHARACTERS, Sessions
 from context_compressor.messages.media import kind_of_media, source_of

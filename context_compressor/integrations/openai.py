@@ -6,7 +6,7 @@ from typing import Any, TypeVar, Unpack
 
 import openai
 
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import AskedModel, as_summarizer

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import SegmentEdit, StubEdit, message_id
-from context_compressor.compression.engine import Done, Engine
-from context_compressor.compression.event import Event
-from context_compressor.compression.planner import still_holds
-from context_compressor.compression.plans import Perform, Plan
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import SegmentEdit, StubEdit, message_id
+from context_compressor.core.engine import Done, Engine
+from context_compressor.core.event import Event
+from context_compressor.core.planner import still_holds
+from context_compressor.core.plans import Perform, Plan
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import Totals
 from context_compressor.memory.state import MemoryState

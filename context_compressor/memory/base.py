@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
 from typing import Any, NoReturn
 
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import ConflictError, InvalidArgumentError, check_members
 from context_compressor.memory.history import Add, Change, Delete, Entry, Head, History, Mark, SetSummary
 from context_compressor.messages.msg import Msg

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.tokens.calibration import Calibration
 

@@ -8,8 +8,8 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-from context_compressor.compression.config import CompressionConfig, ConfigFields, as_config
-from context_compressor.compression.shown import own_words_in, shown_message
+from context_compressor.core.config import CompressionConfig, ConfigFields, as_config
+from context_compressor.core.shown import own_words_in, shown_message
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import (

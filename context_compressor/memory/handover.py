@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from context_compressor.compression.edits import SegmentEdit, message_id
-from context_compressor.compression.shown import Redact, shown_message
+from context_compressor.core.edits import SegmentEdit, message_id
+from context_compressor.core.shown import Redact, shown_message
 from context_compressor.errors import check_members, check_number
 from context_compressor.events import CompressionEvent
 from context_compressor.memory import leases

@@ -10,7 +10,7 @@ from itertools import islice
 from secrets import token_urlsafe
 from typing import Any, NamedTuple, Protocol, cast
 
-from context_compressor.compression.edits import Edit, EditName, message_id, name_of
+from context_compressor.core.edits import Edit, EditName, message_id, name_of
 from context_compressor.errors import ConflictError
 from context_compressor.messages.msg import Msg
 

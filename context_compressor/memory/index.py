@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from context_compressor.compression.edits import message_id
-from context_compressor.compression.shown import Redact, redacted_call, redacted_text
+from context_compressor.core.edits import message_id
+from context_compressor.core.shown import Redact, redacted_call, redacted_text
 from context_compressor.errors import OffloadError
 from context_compressor.memory.history import Entry, History, continues, is_same
 from context_compressor.memory.loops import LoopLock

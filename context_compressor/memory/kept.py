@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from context_compressor.compression.edits import refs_in
+from context_compressor.core.edits import refs_in
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.saved import SAVED_KEY
 from context_compressor.memory.stateless import LEFT_KEY

@@ -8,8 +8,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from context_compressor.compression.edits import ItemKey, message_id
-from context_compressor.compression.shown import Redact, call_text, shown_message
+from context_compressor.core.edits import ItemKey, message_id
+from context_compressor.core.shown import Redact, call_text, shown_message
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import History
 from context_compressor.memory.index import HistoryIndex, texts_of

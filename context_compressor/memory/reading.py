@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     SEGMENT_PART,
     Edit,
     EditName,
@@ -17,8 +17,8 @@ from context_compressor.compression.edits import (
     message_id,
     name_of,
 )
-from context_compressor.compression.items import paired
-from context_compressor.compression.ledger import Ledger
+from context_compressor.core.items import paired
+from context_compressor.core.ledger import Ledger
 from context_compressor.memory.history import Entry, Head, History, LedgerEntry
 from context_compressor.messages.exchanges import ORPHAN_REPAIR, Decisions
 from context_compressor.messages.msg import Msg

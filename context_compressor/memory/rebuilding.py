@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     Edit,
     EditName,
     ItemKey,
@@ -14,9 +14,9 @@ from context_compressor.compression.edits import (
     covered_by,
     name_of,
 )
-from context_compressor.compression.items import ViewItem
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.recovery import Recovery
+from context_compressor.core.items import ViewItem
+from context_compressor.core.ledger import Ledger
+from context_compressor.core.recovery import Recovery
 from context_compressor.memory.history import Change, LedgerEntry, Record, Withdraw
 from context_compressor.memory.reading import Reading
 from context_compressor.memory.state import MemoryState

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import SegmentEdit, StubEdit, message_id
-from context_compressor.compression.engine import Done
-from context_compressor.compression.event import Event
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import SegmentEdit, StubEdit, message_id
+from context_compressor.core.engine import Done
+from context_compressor.core.event import Event
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.handover import HandingOver

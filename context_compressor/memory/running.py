@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.engine import Engine
-from context_compressor.compression.plans import Overflow, Perform, Plan, Reason
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.engine import Engine
+from context_compressor.core.plans import Overflow, Perform, Plan, Reason
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import ENDING_SECONDS, Background, Performance, Preparation
 from context_compressor.memory.handover import HandingOver, Receiver

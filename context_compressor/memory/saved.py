@@ -26,9 +26,9 @@ from pydantic import (
     ValidationError,
 )
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import Item, Text
-from context_compressor.compression.ledger import Ledger, SavedLedger
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import Item, Text
+from context_compressor.core.ledger import Ledger, SavedLedger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce, SavedBudget
 from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs

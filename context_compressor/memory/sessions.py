@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
-from context_compressor.compression.config import ConfigFields, as_config
+from context_compressor.core.config import ConfigFields, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.saved import write_state

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.items import ViewItem
+from context_compressor.core.edits import ItemKey
+from context_compressor.core.items import ViewItem
 from context_compressor.memory.base import summary_message
 from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
 from context_compressor.offload.pages import shows_page

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import (
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import (
     SEGMENT_PART,
     Edit,
     ItemKey,
@@ -16,12 +16,12 @@ from context_compressor.compression.edits import (
     covered_by,
     refs_of,
 )
-from context_compressor.compression.engine import Done
-from context_compressor.compression.items import ViewItem, advance, apply_edits, rebuild
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.planner import decide
-from context_compressor.compression.plans import Costs, Perform, Show, Situation, Step
-from context_compressor.compression.units import Marks, Unit, classify, is_crowded
+from context_compressor.core.engine import Done
+from context_compressor.core.items import ViewItem, advance, apply_edits, rebuild
+from context_compressor.core.ledger import Ledger
+from context_compressor.core.planner import decide
+from context_compressor.core.plans import Costs, Perform, Show, Situation, Step
+from context_compressor.core.units import Marks, Unit, classify, is_crowded
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.table import MessageTable

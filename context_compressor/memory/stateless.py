@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar, Unpack
 
-from context_compressor.compression.config import CompressionConfig, ConfigFields, as_config
+from context_compressor.core.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators

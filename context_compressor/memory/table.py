@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from context_compressor.compression.edits import message_id
+from context_compressor.core.edits import message_id
 from context_compressor.memory.history import Keys
 
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Collection
 from dataclasses import replace
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import words_of
-from context_compressor.compression.recovery import Recovery
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import words_of
+from context_compressor.core.recovery import Recovery
 from context_compressor.errors import (
     OffloadCollisionError,
     OffloadCorruptError,

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Collection, Container, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import Edit, ItemKey, SegmentEdit, message_id
-from context_compressor.compression.engine import Done
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.recovery import Recovery
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, message_id
+from context_compressor.core.engine import Done
+from context_compressor.core.ledger import Ledger
+from context_compressor.core.recovery import Recovery
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches

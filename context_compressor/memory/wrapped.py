@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from context_compressor.compression.edits import message_id
+from context_compressor.core.edits import message_id
 from context_compressor.errors import ConflictError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import (

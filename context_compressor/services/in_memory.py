@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor.backends.records import Standing
-from context_compressor.compression.edits import name_of
+from context_compressor.core.edits import name_of
 from context_compressor.errors import check_options
 from context_compressor.memory.history import Delete, Record, SetSummary, Withdraw
 from context_compressor.memory.in_memory import InMemoryMemory

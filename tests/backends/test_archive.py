@@ -37,7 +37,7 @@ from context_compressor.backends.admin.archive import (
 )
 from context_compressor.backends.admin.opening import open_sessions
 from context_compressor.backends.admin.sessions import SessionDirectory
-from context_compressor.compression.edits import refs_in
+from context_compressor.core.edits import refs_in
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.history import Add, Delete
 from tests.backends.kept import BUDGET, KINDS, sessions_in, talk, view

@@ -28,10 +28,10 @@ from context_compressor import (
     TiktokenCounter,
     to_openai,
 )
-from context_compressor.compression.draft import Draft
-from context_compressor.compression.items import segment_item
-from context_compressor.compression.segments import SegmentMaker
-from context_compressor.compression.units import classify
+from context_compressor.core.draft import Draft
+from context_compressor.core.items import segment_item
+from context_compressor.core.segments import SegmentMaker
+from context_compressor.core.units import classify
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.state import MemoryState
@@ -127,7 +127,7 @@ def _every_message_alone(items: Any, *rest: Any) -> Any:
     return classify([replace(item, exchange=item.key) for item in items], *rest)
 
 
-@mistake(replaced(ROOM + "compression.draft.classify", _every_message_alone))
+@mistake(replaced(ROOM + "core.draft.classify", _every_message_alone))
 async def test_a_cut_falls_between_parallel_results() -> None:
     """langmem #126: the cut that keeps recent messages separates results from their call."""
     memory = new_memory(config(1_500, keep_recent_count=3))
@@ -191,7 +191,7 @@ async def _events_of_a_session(instruction_tokens: int) -> tuple[int, int, int]:
     return 60, memory.stats().events, broken
 
 
-@mistake(replaced(ROOM + "compression.draft.Draft.compress", _no_slack))
+@mistake(replaced(ROOM + "core.draft.Draft.compress", _no_slack))
 async def test_instructions_and_tail_above_the_trigger_compress_every_turn() -> None:
     """opencode #27924, codex #36665: system and tail alone exceed the trigger: 20 events a minute."""
     happened, events, _ = await _events_of_a_session(1_100)
@@ -294,7 +294,7 @@ async def _canned(
     return await _real(maker, request, notes, *what, **how)
 
 
-@mistake(replaced(ROOM + "compression.segments.SegmentMaker._write", _canned))
+@mistake(replaced(ROOM + "core.segments.SegmentMaker._write", _canned))
 async def test_without_a_human_message_the_summary_is_a_canned_sentence() -> None:
     """langchain #39261: no user message among those that leave, and no model is called."""
     summarizer = Noting()
@@ -311,7 +311,7 @@ def _as_assistant(*arguments: Any) -> Any:
     return item
 
 
-@mistake(replaced(ROOM + "compression.items.segment_item", _as_assistant))
+@mistake(replaced(ROOM + "core.items.segment_item", _as_assistant))
 async def test_a_summary_speaks_as_the_assistant_and_is_imitated() -> None:
     """agentscope-java #1358."""
     memory = new_memory()
@@ -332,7 +332,7 @@ def _trimmed(
     return _real(maker, read[-3:], *rest, **how)
 
 
-@mistake(replaced(ROOM + "compression.segments.SegmentMaker._request", _trimmed))
+@mistake(replaced(ROOM + "core.segments.SegmentMaker._request", _trimmed))
 async def test_the_summarisers_input_is_trimmed_and_the_rest_dropped() -> None:
     """langchain's default of 4,000 tokens; redis agent-memory-server: 22 of 60 messages gone."""
     summarizer = Noting()
@@ -415,7 +415,7 @@ def _protect_recent(draft: Any) -> None:
     return None
 
 
-PROTECT = replaced(ROOM + "compression.planner._force", _protect_recent)
+PROTECT = replaced(ROOM + "core.planner._force", _protect_recent)
 
 
 @mistake(PROTECT)
@@ -463,7 +463,7 @@ async def test_arguments_are_not_counted() -> None:
 
 def _let_it_grow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ROOM + "summarizers.writing.NotesWriter._fitted", lambda _, told, *rest: told)
-    patch.setattr(ROOM + "compression.segments.segment_tokens", lambda *_: 0)
+    patch.setattr(ROOM + "core.segments.segment_tokens", lambda *_: 0)
 
 
 @mistake(_let_it_grow)
@@ -484,7 +484,7 @@ async def test_a_compression_enlarges() -> None:
 # Cache busting
 
 
-@mistake(replaced(ROOM + "compression.draft.Draft.compress", _no_slack))
+@mistake(replaced(ROOM + "core.draft.Draft.compress", _no_slack))
 async def test_old_messages_are_rewritten_every_turn() -> None:
     """headroom #2438: the provider's prompt cache never hits, for 2 to 7 times the price."""
     happened, _, broken = await _events_of_a_session(200)
@@ -568,7 +568,7 @@ async def test_nothing_is_ever_removed_from_disk() -> None:
     assert await store.refs() == []
 
 
-@mistake(replaced(ROOM + "compression.ledger.Ledger.is_live", lambda ledger, ref: False))
+@mistake(replaced(ROOM + "core.ledger.Ledger.is_live", lambda ledger, ref: False))
 async def test_a_file_that_is_still_named_is_removed() -> None:
     """ReMe: after three days."""
     store = InMemoryOffloadStore()

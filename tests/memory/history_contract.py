@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, name_of
+from context_compressor.core.edits import ItemKey, SegmentEdit, StubEdit, name_of
 from context_compressor.errors import ConflictError
 from context_compressor.memory.history import (
     Add,

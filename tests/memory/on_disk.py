@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from context_compressor import Msg
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     Edit,
     ItemKey,
     SavedEdit,

@@ -17,7 +17,7 @@ from context_compressor import (
     OffloadTools,
     from_openai,
 )
-from context_compressor.compression.edits import ItemKey
+from context_compressor.core.edits import ItemKey
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from tests.memory.scripted import (
     COUNTER,

@@ -19,7 +19,7 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.compression.edits import name_of
+from context_compressor.core.edits import name_of
 from context_compressor.memory.history import Change, History, ListHistory
 from context_compressor.memory.wrapped import MemoryHistory
 from tests.memory.on_disk import SQLiteHistory

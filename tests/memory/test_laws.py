@@ -26,8 +26,8 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.compression.edits import edit_to_dict, name_of
-from context_compressor.compression.items import rebuild
+from context_compressor.core.edits import edit_to_dict, name_of
+from context_compressor.core.items import rebuild
 from context_compressor.errors import ContextOverflowError
 from context_compressor.memory.table import MessageTable
 from context_compressor.messages.media import encoded_media

@@ -20,9 +20,9 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.compression.edits import SegmentEdit, edit_to_dict, name_of
-from context_compressor.compression.ledger import KEPT_PARTS
-from context_compressor.compression.shown import render_transcript
+from context_compressor.core.edits import SegmentEdit, edit_to_dict, name_of
+from context_compressor.core.ledger import KEPT_PARTS
+from context_compressor.core.shown import render_transcript
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import ListHistory

@@ -21,7 +21,7 @@ from context_compressor import (
     TiktokenCounter,
     from_openai,
 )
-from context_compressor.compression.edits import ItemKey, SavedEdit, SegmentEdit, edit_to_dict
+from context_compressor.core.edits import ItemKey, SavedEdit, SegmentEdit, edit_to_dict
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.offload.guide import GUIDE, SHORT_GUIDE
 from context_compressor.offload.stubs import minimal_stub, stub_text

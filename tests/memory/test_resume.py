@@ -16,7 +16,7 @@ import pytest
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, from_openai
 from context_compressor.backends.redis.history import RedisHistory
 from context_compressor.backends.sql.history import SQLAlchemyHistory
-from context_compressor.compression.edits import SegmentEdit
+from context_compressor.core.edits import SegmentEdit
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.handover import Departure
 from context_compressor.memory.history import Add, Delete, Record

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressedMemory, Msg, from_openai
-from context_compressor.compression.labels import standing_section
+from context_compressor.core.labels import standing_section
 from context_compressor.messages.speech import standing_in
 from context_compressor.summarizers.rules.lines import LABELS
 from tests.memory.scripted import (

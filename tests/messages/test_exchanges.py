@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import Msg, from_anthropic, from_openai, to_anthropic, to_openai
-from context_compressor.compression.shown import render_transcript
+from context_compressor.core.shown import render_transcript
 from context_compressor.errors import InvalidStateError
 from context_compressor.messages.exchanges import (
     Decisions,

@@ -29,7 +29,7 @@ from pydantic import (
 from context_compressor.backends.admin.opening import sessions_of
 from context_compressor.backends.admin.sessions import SessionDirectory, named_by
 from context_compressor.backends.records import pack_ascii, to_tokens, unpack_ascii
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     Edit,
     Ref,
     SavedEdit,
@@ -38,7 +38,7 @@ from context_compressor.compression.edits import (
     kept_refs_of,
     message_id,
 )
-from context_compressor.compression.ledger import Ledger
+from context_compressor.core.ledger import Ledger
 from context_compressor.errors import (
     ConflictError,
     ContextCompressorError,

@@ -11,7 +11,7 @@ from typing import Any
 
 from context_compressor.backends.admin.opening import sessions_of
 from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError, check_number
 from context_compressor.memory.kept import tidied
 from context_compressor.offload.folders import ABANDONED_SECONDS

@@ -19,7 +19,7 @@ from context_compressor.backends.admin.collection import (
 )
 from context_compressor.backends.admin.opening import sessions_of
 from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, named_by
-from context_compressor.compression.edits import name_of
+from context_compressor.core.edits import name_of
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import History

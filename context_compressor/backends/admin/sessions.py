@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from context_compressor.backends.records import digest
-from context_compressor.compression.edits import Edit, kept_refs_of
+from context_compressor.core.edits import Edit, kept_refs_of
 from context_compressor.memory.history import Change, Entry, Head, History
 from context_compressor.offload.store import REF_PATTERN
 

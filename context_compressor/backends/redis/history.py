@@ -56,7 +56,7 @@ from context_compressor.backends.redis.scripts import (
     stem_of,
 )
 from context_compressor.backends.redis.users import UserSessions
-from context_compressor.compression.edits import edit_to_dict
+from context_compressor.core.edits import edit_to_dict
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import (
     NAMES_CHARACTERS,

@@ -7,7 +7,7 @@ from typing import Any
 
 from context_compressor.backends.records import digest, from_tokens, place_of, to_message, unpack_ascii
 from context_compressor.backends.redis.clients import make_ready
-from context_compressor.compression.edits import message_id
+from context_compressor.core.edits import message_id
 from context_compressor.memory.history import Entry
 from context_compressor.messages.skeletons import as_message
 

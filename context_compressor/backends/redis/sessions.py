@@ -14,7 +14,7 @@ from context_compressor.backends.redis.history import RedisHistory
 from context_compressor.backends.redis.scripts import as_text, digests_under, keys_like, stem_of, stem_under
 from context_compressor.backends.redis.states import RedisStates
 from context_compressor.backends.redis.users import UserSessions
-from context_compressor.compression.edits import Edit, edit_to_dict, name_of, refs_in
+from context_compressor.core.edits import Edit, edit_to_dict, name_of, refs_in
 from context_compressor.errors import InvalidArgumentError, shown_url
 from context_compressor.memory.history import Entry, Head
 

@@ -50,7 +50,7 @@ from context_compressor.backends.sql.tables import (
     texts,
 )
 from context_compressor.backends.sql.write import Again, Write, in_parts
-from context_compressor.compression.edits import message_id
+from context_compressor.core.edits import message_id
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import (

@@ -15,7 +15,7 @@ from context_compressor.backends.sql.engines import Database, in_transaction, sq
 from context_compressor.backends.sql.history import SQLAlchemyHistory
 from context_compressor.backends.sql.states import SQLAlchemyStates
 from context_compressor.backends.sql.tables import OF_SESSIONS, ledger, marks, messages, sessions
-from context_compressor.compression.edits import Edit, edit_to_dict, name_of, refs_in
+from context_compressor.core.edits import Edit, edit_to_dict, name_of, refs_in
 from context_compressor.errors import InvalidArgumentError, shown_url, without_secrets
 from context_compressor.memory.history import Entry, Head
 

@@ -24,7 +24,7 @@ from context_compressor.backends.records import (
     unpack,
 )
 from context_compressor.backends.sql.tables import ledger, marks, messages, sessions
-from context_compressor.compression.edits import EditName, edit_to_dict
+from context_compressor.core.edits import EditName, edit_to_dict
 from context_compressor.errors import ConflictError, InvalidMessageError
 from context_compressor.memory.history import (
     NAME_CHARACTERS,

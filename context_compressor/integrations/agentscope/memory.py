@@ -21,7 +21,7 @@ except ImportError as error:
         f"pip install 'agent-context-compressor[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
     ) from error
 
-from context_compressor.compression.config import CompressionConfig, as_config
+from context_compressor.core.config import CompressionConfig, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import EventHook
 from context_compressor.integrations.agentscope.history import ForeignMemory, to_its_end

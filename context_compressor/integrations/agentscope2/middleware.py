@@ -30,7 +30,7 @@ except ImportError as error:
         f"context_compressor.integrations.agentscope ({error})"
     ) from error
 
-from context_compressor.compression.config import ConfigFields, as_config
+from context_compressor.core.config import ConfigFields, as_config
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import (
     Ask,

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import as_summarizer, check_tools, name_of
 from context_compressor.integrations.conversations import Conversations, Shown, States

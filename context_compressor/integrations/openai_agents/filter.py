@@ -10,7 +10,7 @@ from agents.memory import Session
 from agents.models.multi_provider import MultiProvider
 from agents.run_config import CallModelData, ModelInputData
 
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import Own, as_summarizer, check_tools

@@ -16,7 +16,7 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.events import EventHook
 from context_compressor.integrations.asked import Own, as_summarizer, check_tools, name_of

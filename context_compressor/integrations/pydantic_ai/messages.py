@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_core import to_jsonable_python
 
-from context_compressor.compression.labels import is_segment_text
+from context_compressor.core.labels import is_segment_text
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
 from context_compressor.integrations.pydantic_ai.contents import content_of, dumped, part_of, reply_part_of
 from context_compressor.messages.anthropic import OPENING

@@ -30,7 +30,7 @@ from context_compressor.cli.output import (
     warn,
     write_output,
 )
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.core.config import CompressionConfig
 from context_compressor.lab.commands.compress_sessions import Compressor, SessionReport, StandIn
 from context_compressor.lab.commands.options import (
     BaseUrl,

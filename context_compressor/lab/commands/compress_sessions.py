@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any
 
 from context_compressor.cli.options import NO, CommandError
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import ContextOverflowError, InvalidMessageError, OffloadError
 from context_compressor.events import CompressionEvent
 from context_compressor.lab.measure import CachedCounter, Ours

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from context_compressor.cli.options import CommandError, read_size
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.lab.readers import MAX_UNPACKED, Format
 from context_compressor.summarizers.protocol import Summarizer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.core.config import CompressionConfig
 from context_compressor.events import CompressionEvent
 from context_compressor.lab.measure.recording import INSTRUCTION_ROLES, RESULT_ROLES, CachedCounter, Chat
 from context_compressor.memory.compressed import CompressedMemory

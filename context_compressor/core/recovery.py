@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
 from dataclasses import replace
 
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     SEGMENT_PART,
     EditT,
     ItemKey,
@@ -15,9 +15,9 @@ from context_compressor.compression.edits import (
     refs_of,
     with_words,
 )
-from context_compressor.compression.items import SEGMENT_NAME
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.shown import (
+from context_compressor.core.items import SEGMENT_NAME
+from context_compressor.core.ledger import Ledger
+from context_compressor.core.shown import (
     Redact,
     Transcript,
     render_transcript,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     ItemKey,
     SegmentEdit,
     StubEdit,
@@ -18,7 +18,7 @@ from context_compressor.compression.edits import (
     without_words,
     words_of,
 )
-from context_compressor.compression.ledger import KEPT_PARTS, Ledger
+from context_compressor.core.ledger import KEPT_PARTS, Ledger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.saved import _checked
 from context_compressor.messages.msg import Msg

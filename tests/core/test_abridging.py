@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import from_openai
-from context_compressor.compression.shown import MAX_TOKENS, abridge, shorten
+from context_compressor.core.shown import MAX_TOKENS, abridge, shorten
 from context_compressor.summarizers.prompts import render_conversation
 from tests.memory.scripted import COUNTER, call, result, text, user
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from context_compressor.compression.labels import segment_text, summary_of
+from context_compressor.core.labels import segment_text, summary_of
 
 NEWER = "; what stands below is newer"
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from context_compressor import ExtractiveSummarizer, InMemoryOffloadStore
-from context_compressor.compression.edits import SegmentEdit, StubEdit
-from context_compressor.compression.engine import Engine
-from context_compressor.compression.event import Event
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.planner import plan
-from context_compressor.compression.plans import Situation
+from context_compressor.core.edits import SegmentEdit, StubEdit
+from context_compressor.core.engine import Engine
+from context_compressor.core.event import Event
+from context_compressor.core.ledger import Ledger
+from context_compressor.core.planner import plan
+from context_compressor.core.plans import Situation
 from context_compressor.errors import OffloadError
 from context_compressor.offload.guide import TOOL_NAMES
-from tests.compression.support import items_of
+from tests.core.support import items_of
 from tests.memory.scripted import (
     COUNTER,
     FaultyStore,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     SEGMENT_PART,
     Edit,
     EditName,

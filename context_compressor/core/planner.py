@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from context_compressor.compression.draft import Draft
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.items import ViewItem
-from context_compressor.compression.plans import (
+from context_compressor.core.draft import Draft
+from context_compressor.core.edits import ItemKey
+from context_compressor.core.items import ViewItem
+from context_compressor.core.plans import (
     Overflow,
     Perform,
     Plan,
@@ -24,7 +24,7 @@ from context_compressor.compression.plans import (
     Situation,
     Step,
 )
-from context_compressor.compression.units import Unit, is_crowded, newest_request, with_callers
+from context_compressor.core.units import Unit, is_crowded, newest_request, with_callers
 
 FILLED_SHARE = 0.75
 """Share of the budget that compacting alone may leave filled: with less room the next event would soon

@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from context_compressor.compression.edits import Edit, ItemKey, SegmentEdit, StubEdit, Told
-from context_compressor.compression.engine import Done, Engine, SummaryUse, Writer
-from context_compressor.compression.items import ViewItem
-from context_compressor.compression.labels import bounded_note, notes_section
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.segments import SegmentMaker
-from context_compressor.compression.shown import redacted_text
-from context_compressor.compression.stubs import StubMaker
+from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, StubEdit, Told
+from context_compressor.core.engine import Done, Engine, SummaryUse, Writer
+from context_compressor.core.items import ViewItem
+from context_compressor.core.labels import bounded_note, notes_section
+from context_compressor.core.ledger import Ledger
+from context_compressor.core.plans import Plan, PlannedSegment, PlannedStub
+from context_compressor.core.segments import SegmentMaker
+from context_compressor.core.shown import redacted_text
+from context_compressor.core.stubs import StubMaker
 from context_compressor.events import NoteFate
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.text import sendable

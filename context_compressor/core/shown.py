@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from context_compressor.compression.items import READ_TOKENS
-from context_compressor.compression.ledger import Ledger
+from context_compressor.core.items import READ_TOKENS
+from context_compressor.core.ledger import Ledger
 from context_compressor.errors import RedactionError
 from context_compressor.messages.chat import (
     REMARK,

@@ -9,7 +9,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Literal
 
-from context_compressor.compression.edits import (
+from context_compressor.core.edits import (
     SEGMENT_PART,
     Edit,
     ItemKey,
@@ -17,7 +17,7 @@ from context_compressor.compression.edits import (
     StubEdit,
     message_id,
 )
-from context_compressor.compression.ledger import Ledger
+from context_compressor.core.ledger import Ledger
 from context_compressor.messages import hosted
 from context_compressor.messages.chat import set_markers
 from context_compressor.messages.compaction import is_sealed

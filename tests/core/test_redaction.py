@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from context_compressor import Msg, from_openai, to_openai
-from context_compressor.compression.shown import Redact, redacted_text, render_transcript, shown_message
+from context_compressor.core.shown import Redact, redacted_text, render_transcript, shown_message
 from context_compressor.errors import RedactionError
 from tests.memory.scripted import assistant, call, result, user
 

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import CompressionConfig, from_openai
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
-from context_compressor.compression.items import ViewItem, with_stubs
-from context_compressor.compression.planner import plan
-from context_compressor.compression.plans import Plan, Situation
-from context_compressor.compression.units import Marks, Unit, classify
+from context_compressor.core.edits import ItemKey, SegmentEdit, StubEdit
+from context_compressor.core.items import ViewItem, with_stubs
+from context_compressor.core.planner import plan
+from context_compressor.core.plans import Plan, Situation
+from context_compressor.core.units import Marks, Unit, classify
 from context_compressor.messages.parts import other_parts
 from context_compressor.tokens.counter import measure
-from tests.compression.support import COSTS, items_of, leaving
+from tests.core.support import COSTS, items_of, leaving
 from tests.memory.scripted import COUNTER, assistant, call, exchange, result, system, text, turns, user
 from tests.support.strategies import chat_histories
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import Edit, EditName
-from context_compressor.compression.items import segment_tokens
-from context_compressor.compression.labels import SAMPLE_REF, segment_text
-from context_compressor.compression.plans import Costs
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import Edit, EditName
+from context_compressor.core.items import segment_tokens
+from context_compressor.core.labels import SAMPLE_REF, segment_text
+from context_compressor.core.plans import Costs
 from context_compressor.errors import OffloadCollisionError, OffloadError, SummarizerError
 from context_compressor.events import NoteFate
 from context_compressor.offload.store import OffloadStore, ref_of, write_text

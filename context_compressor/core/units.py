@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.items import ViewItem
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import ItemKey
+from context_compressor.core.items import ViewItem
 from context_compressor.messages.exchanges import ORPHAN_REPAIR
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.speech import is_handed

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from context_compressor import CompressionConfig
-from context_compressor.compression.config import ConfigFields
+from context_compressor.core.config import ConfigFields
 
 
 def test_the_defaults_are_remes() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from context_compressor.compression.edits import ItemKey, StubEdit
-from context_compressor.compression.engine import Engine, Writer
-from context_compressor.compression.items import ViewItem
-from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.shown import stored_text
+from context_compressor.core.edits import ItemKey, StubEdit
+from context_compressor.core.engine import Engine, Writer
+from context_compressor.core.items import ViewItem
+from context_compressor.core.plans import Plan, PlannedSegment, PlannedStub
+from context_compressor.core.shown import stored_text
 from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Msg

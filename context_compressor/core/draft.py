@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.items import ViewItem
-from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub, Reason, Situation
-from context_compressor.compression.units import Unit, classify, newest_request, with_callers
+from context_compressor.core.edits import ItemKey
+from context_compressor.core.items import ViewItem
+from context_compressor.core.plans import Plan, PlannedSegment, PlannedStub, Reason, Situation
+from context_compressor.core.units import Unit, classify, newest_request, with_callers
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import Part, PartPath
 

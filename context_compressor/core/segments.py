@@ -9,10 +9,10 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit, Told
-from context_compressor.compression.engine import Engine, Writer
-from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
-from context_compressor.compression.labels import (
+from context_compressor.core.edits import ItemKey, SegmentEdit, Told
+from context_compressor.core.engine import Engine, Writer
+from context_compressor.core.items import READ_TOKENS, ViewItem, segment_tokens
+from context_compressor.core.labels import (
     SAMPLE_REF,
     fit_notes,
     fit_standing,
@@ -23,9 +23,9 @@ from context_compressor.compression.labels import (
     standing_section,
     summary_of,
 )
-from context_compressor.compression.plans import Plan, PlannedSegment
-from context_compressor.compression.shown import abridge, render_transcript, said_ref, shown_message
-from context_compressor.compression.stubs import StubMaker
+from context_compressor.core.plans import Plan, PlannedSegment
+from context_compressor.core.shown import abridge, render_transcript, said_ref, shown_message
+from context_compressor.core.stubs import StubMaker
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.compaction import compacted_words
 from context_compressor.messages.msg import (

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.units import Marks, Unit
+from context_compressor.core.config import CompressionConfig
+from context_compressor.core.edits import ItemKey
+from context_compressor.core.units import Marks, Unit
 from context_compressor.messages.parts import PartPath
 
 

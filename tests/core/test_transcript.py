@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from context_compressor import Msg, from_openai
-from context_compressor.compression.shown import render_transcript, shown_message
+from context_compressor.core.shown import render_transcript, shown_message
 from context_compressor.messages.msg import tool_names
 from context_compressor.offload.store import ref_of
 from tests.memory.scripted import assistant, call, result, system, user

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressionConfig, Msg
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.items import ViewItem
-from context_compressor.compression.planner import plan, still_holds
-from context_compressor.compression.plans import Plan, Situation
-from context_compressor.compression.units import Marks, classify
-from tests.compression.support import COSTS, items_of, leaving
+from context_compressor.core.edits import ItemKey
+from context_compressor.core.items import ViewItem
+from context_compressor.core.planner import plan, still_holds
+from context_compressor.core.plans import Plan, Situation
+from context_compressor.core.units import Marks, classify
+from tests.core.support import COSTS, items_of, leaving
 from tests.memory.scripted import exchange, turns, user
 
 BUDGET = 2_000
