@@ -167,11 +167,11 @@ class CompressedMemory(MemoryBase):
         unknown = [msg for msg in messages if duplicates or not known.knows(msg.id)]
         counts = await measure_all_off_loop(self.counter, unknown)
         counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
-        events: list[CompressionEvent] = []
         async with tracker.lock:
-            await tracker.add(messages, marks, counted, events, duplicates=duplicates)
-        if events:
-            await self._runner.finish(events)
+            await tracker.add(messages, marks, counted, duplicates=duplicates)
+            told = tracker.told()
+        if told:
+            await self._runner.finish(told)
 
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.
@@ -375,8 +375,8 @@ class CompressedMemory(MemoryBase):
         async def find() -> list[str]:
             return tracker.state.known.keys_of(tracker.state.expand(ids))
 
-        async with self._runner.changing() as events:
-            return await tracker.delete(find, events)
+        async with self._runner.changing():
+            return await tracker.delete(find)
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:  # noqa: ARG002
         """Delete the messages that bear any of the marks; return how many."""
@@ -386,14 +386,14 @@ class CompressedMemory(MemoryBase):
             bearing = [entry.key for name in names for entry in await tracker.history.read(mark=name)]
             return list(dict.fromkeys(bearing))
 
-        async with self._runner.changing() as events:
-            return await tracker.delete(find, events)
+        async with self._runner.changing():
+            return await tracker.delete(find)
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""
         try:
-            async with self._runner.changing() as events:
-                await self._tracker.clear(events)
+            async with self._runner.changing():
+                await self._tracker.clear()
                 await self._recall.index.clear()
         finally:  # also where it failed half way
             self._follower.look_next_time()
@@ -406,14 +406,14 @@ class CompressedMemory(MemoryBase):
         A message that becomes pinned returns to the view, its segment is withdrawn.
         """
         new, old, ids = as_mark_update(new_mark, old_mark, msg_ids)
-        async with self._runner.changing() as events:
-            return await self._tracker.mark(new, old, ids, events)
+        async with self._runner.changing():
+            return await self._tracker.mark(new, old, ids)
 
     async def update_compressed_summary(self, summary: str) -> None:
         """Set the base memory's own summary, which the view shows behind the leading instructions."""
         text = as_summary(summary)
-        async with self._runner.changing() as events:
-            await self._tracker.set_summary(text, events)
+        async with self._runner.changing():
+            await self._tracker.set_summary(text)
 
     # State
 

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from context_compressor.core.edits import SegmentEdit, message_id
 from context_compressor.core.shown import Redact, shown_message
 from context_compressor.errors import check_members, check_number
-from context_compressor.events import CompressionEvent
 from context_compressor.memory import leases
 from context_compressor.memory.leases import EventLease, leases_of
 from context_compressor.memory.tracking import Tracker
@@ -86,7 +85,7 @@ class HandingOver:
         receiver: Receiver,
         tracker: Tracker,
         redact: Redact | None,
-        changing: Callable[[], AbstractAsyncContextManager[list[CompressionEvent]]],
+        changing: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
         self.done, self.failures = 0, 0
         self._receiver = receiver
@@ -156,8 +155,8 @@ class HandingOver:
             self._later = asyncio.get_running_loop().call_later(leases.LEASE_SECONDS, self.wake)
             return
         try:
-            async with self._changing() as events:  # others may have handed over some
-                await self._tracker.catch_up(events)
+            async with self._changing():  # others may have handed over some
+                await self._tracker.catch_up()
             while waiting := self.waiting():
                 if not await self._lease.take():
                     return
@@ -173,8 +172,8 @@ class HandingOver:
                     await self._receiver.receive(Departure(segment.ref, messages))
                 self.done += 1
             self._taken.add(segment.ref)
-        async with self._changing() as events:
-            await self._tracker.note_handed_over(segment, events)
+        async with self._changing():
+            await self._tracker.note_handed_over(segment)
 
     async def _messages(self, segment: SegmentEdit) -> tuple[Msg, ...]:
         keys = dict.fromkeys(item.key for item in segment.items)

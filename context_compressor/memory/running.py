@@ -133,19 +133,19 @@ class EventRunner:
         Raises:
             ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
         """
-        events, is_quiet = list[CompressionEvent](), False
+        told, is_quiet = list[CompressionEvent](), False
         try:
-            is_quiet = await self._bring_up_to_date(events, summary) and not self._tracker.branches.expire()
+            is_quiet = await self._bring_up_to_date(told, summary) and not self._tracker.branches.expire()
             shown = show(self._tracker.state)
             self._tracker.state.returned.clear()
         finally:
-            if events or not is_quiet or self.background.has_dropped:
-                await self.finish(events)
+            if told or not is_quiet or self.background.has_dropped:
+                await self.finish(told)
         if self.background.is_on and not self.event_lock.locked():
             self.background.start_if_due(self._tracker.state)
         return shown
 
-    async def _bring_up_to_date(self, events: list[CompressionEvent], summary: bool) -> bool:
+    async def _bring_up_to_date(self, told: list[CompressionEvent], summary: bool) -> bool:
         """Do so, up to the moment when the view fits; tell whether that took no waiting."""
         # `event_lock` asks for the running loop each time, which is a system call: once is enough.
         tracker, event_lock = self._tracker, self.event_lock
@@ -161,14 +161,14 @@ class EventRunner:
             tracker.state.fresh.clear()
         else:
             is_quiet = False
-            async with tracker.lock:
-                await tracker.make_ready(events, summary=summary)
+            async with self._turn(told):
+                await tracker.make_ready(summary=summary)
                 is_due = tracker.state.is_due
                 if not is_due:
                     tracker.state.fresh.clear()
             if is_due:
                 async with event_lock:
-                    await self._run_events(events, summary=summary)
+                    await self._run_events(told, summary=summary)
         self.background.drop_outdated(tracker.state)
         tracker.state.budget.end_shrinking()
         return is_quiet
@@ -179,12 +179,12 @@ class EventRunner:
         Args:
             note: what to keep.
         """
-        async with self.telling() as events, self.event_lock:
-            return await self._run_events(events, asked=True, note=note)
+        async with self.telling() as told, self.event_lock:
+            return await self._run_events(told, asked=True, note=note)
 
     async def _run_events(
         self,
-        events: list[CompressionEvent],
+        told: list[CompressionEvent],
         *,
         asked: bool = False,
         note: str | None = None,
@@ -197,7 +197,7 @@ class EventRunner:
         fits, and else waits.
 
         Args:
-            events: receives what there is to tell.
+            told: receives what there is to tell.
             asked: whether somebody asked for an event: then one is run, whatever the fill level.
             note: what to keep, for such an event.
             summary: as `bring_up_to_date`.
@@ -209,12 +209,12 @@ class EventRunner:
             ContextOverflowError: nothing more can leave, and the view exceeds the budget.
         """
         try:
-            return await self._run_events_alone(events, asked=asked, note=note, summary=summary)
+            return await self._run_events_alone(told, asked=asked, note=note, summary=summary)
         finally:
             await self._give_back()
 
     async def _run_events_alone(
-        self, events: list[CompressionEvent], *, asked: bool, note: str | None, summary: bool
+        self, told: list[CompressionEvent], *, asked: bool, note: str | None, summary: bool
     ) -> CompressionEvent | None:
         """Do so, and keep the lease, if that was taken."""
         tracker, made, waits = self._tracker, list[CompressionEvent](), Waits()
@@ -222,11 +222,11 @@ class EventRunner:
         # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
         count, may_start = 0, not asked and self.background.is_kept
         while count < _MAX_EVENTS_PER_CALL:
-            async with tracker.lock:
-                await tracker.make_ready(events, look=True, summary=summary)
+            async with self._turn(told):
+                await tracker.make_ready(look=True, summary=summary)
                 plan = self._next_plan(asked=asked)
                 prepared = None if plan is None else self._prepared_for(plan, asked=asked)
-                events += self.background.take_failures(tracker.state.tokens)
+                told += self.background.take_failures(tracker.state.tokens)
                 if plan is None:
                     break
                 is_alone = self._lease.is_held or not self._needs_lease(plan)
@@ -243,13 +243,13 @@ class EventRunner:
             if prepared is not None and not prepared.is_ready:
                 await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
                 continue
-            told = await (self._commit(prepared, events) if prepared else self._perform(plan, events, note))
-            if told is None:
+            done = await (self._commit(prepared, told) if prepared else self._perform(plan, told, note))
+            if done is None:
                 continue
-            events += told
-            made += told
+            told += done
+            made += done
             count, may_start = count + 1, not asked and self.background.is_kept
-            is_done = bool(told) and told[-1].kind != "failure"
+            is_done = bool(done) and done[-1].kind != "failure"
             if asked or (not is_done and tracker.state.tokens <= tracker.state.budget.due_tokens):
                 break  # there are many messages, say, and none that may leave
         else:
@@ -287,7 +287,7 @@ class EventRunner:
         return prepared
 
     async def _perform(
-        self, plan: Plan, events: list[CompressionEvent], note: str | None
+        self, plan: Plan, told: list[CompressionEvent], note: str | None
     ) -> list[CompressionEvent] | None:
         """Perform and commit a plan that was made just now; return what there is to tell.
 
@@ -301,18 +301,18 @@ class EventRunner:
             if plan.needs_summary:
                 await self._lease.begin(_name(plan))
             await performance.perform()
-            return await self._commit(performance, events)
+            return await self._commit(performance, told)
         finally:
             self._texts.note_unwanted(performance.event.attempted)
 
     async def _commit(
-        self, performance: Performance, events: list[CompressionEvent]
+        self, performance: Performance, told: list[CompressionEvent]
     ) -> list[CompressionEvent] | None:
         """Commit what was performed; return what there is to tell, None where it holds no more."""
         tracker, done = self._tracker, performance.done
         assert done is not None
-        async with tracker.lock:
-            before = await tracker.commit(done, performance.fresh, performance.holds, events)
+        async with self._turn(told):
+            before = await tracker.commit(done, performance.fresh, performance.holds)
             if before is None:
                 return None
             self.background.note_commit(performance)
@@ -343,10 +343,10 @@ class EventRunner:
         """Commit what was prepared as soon as it is there, for nobody else knows of it."""
         await asyncio.wait({prepared.task})
         try:
-            async with self.telling() as events, self.event_lock:
+            async with self.telling() as told, self.event_lock:
                 try:
                     if prepared.is_ready and self.background.standing(self._tracker.state) is prepared:
-                        events += await self._commit(prepared, events) or ()
+                        told += await self._commit(prepared, told) or ()
                     self.background.drop_outdated(self._tracker.state)
                 finally:
                     await self._give_back()
@@ -358,22 +358,31 @@ class EventRunner:
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
         """Collect the events of a call, and `finish` with them however it ends. Held outside every lock."""
-        events = list[CompressionEvent]()
+        told = list[CompressionEvent]()
         try:
-            yield events
+            yield told
         finally:
-            await self.finish(events)
+            await self.finish(told)
 
     @asynccontextmanager
-    async def changing(self) -> AsyncIterator[list[CompressionEvent]]:
+    async def _turn(self, told: list[CompressionEvent]) -> AsyncIterator[None]:
+        """Hold the tracker's lock; what there is to tell then is told by the caller, and nobody else."""
+        async with self._tracker.lock:
+            try:
+                yield
+            finally:
+                told += self._tracker.told()
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
         """Hold the tracker's lock; tell of events afterwards."""
-        async with self.telling() as events, self._tracker.lock:
-            yield events
+        async with self.telling() as told, self._turn(told):
+            yield
 
     async def refresh(self) -> None:
         """Bring the view to the end of the history, and tell of what that led to."""
-        async with self.changing() as events:
-            await self._tracker.catch_up(events)
+        async with self.changing():
+            await self._tracker.catch_up()
 
     async def finish(self, events: Sequence[CompressionEvent]) -> None:
         """Tidy up after whatever a call changed, and deliver the events that it led to."""
@@ -440,9 +449,9 @@ class EventRunner:
             OffloadError: the store could not be listed. What could not be removed is tried again at later
                 events.
         """
-        async with self.telling() as events, self.event_lock:
-            async with self._tracker.lock:  # others may have named what this one knows nothing of
-                await self._tracker.catch_up(events)
+        async with self.telling() as told, self.event_lock:
+            async with self._turn(told):  # others may have named what this one knows nothing of
+                await self._tracker.catch_up()
             if not self._tracker.state.ledger.refs():
                 return []
             stored = await self._texts.stored_refs()

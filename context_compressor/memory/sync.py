@@ -167,8 +167,8 @@ class ListFollower:
         if same < len(said):
             closest = max(self._tracker.branches, key=lambda b: shared(b.listed, said), default=None)
             if closest is not None and shared(closest.listed, said) > same:
-                async with self._runner.changing() as events:
-                    is_done = await self._tracker.return_to(closest, known.synced, events)
+                async with self._runner.changing():
+                    is_done = await self._tracker.return_to(closest, known.synced)
                 if is_done:
                     known = self._latest = Listed(self._tracker.state, list(closest.listed))
                     same = shared(known.synced, said)
@@ -192,8 +192,8 @@ class ListFollower:
         synced, new = self._without_deleted(added, tail, form)
         try:
             if not is_one_exchange(tail):
-                async with self._runner.changing() as events:
-                    await self._tracker.depart(outdated, list(known.synced), events)
+                async with self._runner.changing():
+                    await self._tracker.depart(outdated, list(known.synced))
                 known = self._latest = Listed(self._tracker.state, known.synced[:same])
             elif outdated:
                 await self._delete(outdated)
@@ -282,8 +282,8 @@ class ListFollower:
         # Some of what stands behind, or all, may have been deleted from the history.
         behind = [id for synced in known.synced[end:] for id in synced.ids]
         synced, new = self._without_deleted(added, known.synced[same:end], form)
-        async with self._runner.changing() as events:
-            await self._tracker.exchange(gone, new, behind, events)
+        async with self._runner.changing():
+            await self._tracker.exchange(gone, new, behind)
         known.synced[same:end] = synced
 
     def _find_behind(self, digests: list[str], synced: list[Synced], same: int) -> tuple[int, int | None]:

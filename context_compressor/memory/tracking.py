@@ -116,6 +116,7 @@ class Tracker:
         self._unrecorded: list[Record] = []  # refused by the history; kept here until it takes them
         self._has_to_read = False
         self._names_tools = False
+        self._told: list[CompressionEvent] = []
         self.state = self._empty_state()
         # A wrapped memory does not tell the marks of its messages, nor, without a revision, each change.
         self._tells_marks: bool = getattr(history, "tells_marks", True)
@@ -172,11 +173,10 @@ class Tracker:
 
     # Reading
 
-    async def catch_up(self, events: list[CompressionEvent], *, look: bool = False) -> None:
+    async def catch_up(self, *, look: bool = False) -> None:
         """Bring the view to the end of the history, read anew if somebody else changed it. Holds: lock.
 
         Args:
-            events: receives what that led to.
             look: read it whole where only that tells whether something changed.
         """
         self._has_to_read |= look and not self._counts_changes
@@ -185,9 +185,9 @@ class Tracker:
             if not continues(head.number, self.number):
                 self._is_another = self._has_to_read = True
             try:
-                is_done = await self._grow(head, events)
+                is_done = await self._grow(head)
                 if not is_done:
-                    is_done = await self._reread(head, events) and not self._tells_marks
+                    is_done = await self._reread(head) and not self._tells_marks
             except ConflictError:
                 continue
             if state is not self.state:
@@ -196,7 +196,7 @@ class Tracker:
                 break  # it is the view of that head: who writes on and on would never let it come to an end
         self.state.advance()
 
-    async def _grow(self, head: Head, events: list[CompressionEvent]) -> bool:
+    async def _grow(self, head: Head) -> bool:
         """Take up messages and edits that others appended to what is known; tell whether that was all."""
         state = self.state
         # Of a history that is opened what stands for messages tells what is to be read.
@@ -236,7 +236,7 @@ class Tracker:
             if edits and not is_continued(shown, state.items):
                 self.branches.drop()
                 state.generation += 1
-                self.note_edit(events, CHANGED, before, changed_ids(shown, state.items))
+                self.note_edit(CHANGED, before, changed_ids(shown, state.items))
         return True
 
     def _show_appended(self, edits: Sequence[Edit], written: Sequence[LedgerEntry]) -> bool:
@@ -250,7 +250,7 @@ class Tracker:
         self._recorded = learnt
         return True
 
-    async def _reread(self, head: Head, events: list[CompressionEvent]) -> bool:
+    async def _reread(self, head: Head) -> bool:
         """Read the whole history and rebuild the view; note an edit unless it only grew.
 
         Returns:
@@ -301,7 +301,7 @@ class Tracker:
             if loaded is None:
                 self.branches.drop()
                 changed = changed_ids(shown, state.items)
-                self.note_edit(events, CHANGED, before, changed)
+                self.note_edit(CHANGED, before, changed)
         elif any(known.bearing(mark) != old.bearing(mark) for mark in self._weighty_marks()):
             self.edited = True  # as where they are changed by the memory itself
         else:
@@ -323,21 +323,20 @@ class Tracker:
 
     # Deciding what a view shows for good
 
-    async def make_ready(self, events: list[CompressionEvent], *, summary: bool, look: bool = False) -> None:
+    async def make_ready(self, *, summary: bool, look: bool = False) -> None:
         """Bring the view to the end of the history, and decide what it takes to show it. Holds: lock.
 
         What is decided is recorded before it is shown: whoever else has this history shows the same.
 
         Args:
-            events: receives what that led to.
             summary: whether the history's own summary is shown.
             look: as `catch_up`.
         """
-        await self.catch_up(events, look=look)
-        while not await self._settle(summary, events):
-            await self.catch_up(events)
+        await self.catch_up(look=look)
+        while not await self._settle(summary):
+            await self.catch_up()
 
-    async def _settle(self, summary: bool, events: list[CompressionEvent]) -> bool:
+    async def _settle(self, summary: bool) -> bool:
         """Decide and record; tell whether that is done: not where others wrote meanwhile."""
         state, place = self.state, self.state.shown.summary_place
         try:
@@ -345,7 +344,7 @@ class Tracker:
             learnt = self._learnt()
             if learnt == self._recorded and not self._unrecorded:
                 return True
-            return await self._write([Record((), learnt)], at=self.number, events=events)
+            return await self._write([Record((), learnt)], at=self.number, holds_here=True)
         except BaseException as error:
             # Nobody has seen it: what others wrote may lead to something else.
             state.ledger.decisions = Decisions.from_dict(self._recorded["decisions"])
@@ -389,25 +388,25 @@ class Tracker:
         changes: Sequence[Change],
         *,
         at: int | None = None,
-        events: list[CompressionEvent] | None = None,
+        holds_here: bool = False,
     ) -> bool:
         """Write; tell whether the state may follow. It may not if others wrote, or another state was loaded.
 
         Args:
             changes: what to write.
             at: the number that the head must have.
-            events: for edits without which no view fits: where the history takes none, as one that is full,
-                they hold here, and are written with the next. Receives what that led to.
+            holds_here: for edits without which no view fits: where the history takes none, as one that is
+                full, they hold here, and are written with the next.
         """
         state, before = self.state, [] if at is None else self._unrecorded
         try:
             number = await self.history.write([*before, *changes], at=at)
         except Exception as error:
             is_ours = isinstance(error, ConflictError) or state is not self.state
-            if events is None or is_ours or self._config.on_failure == "raise":
+            if not holds_here or is_ours or self._config.on_failure == "raise":
                 raise
             if not self._unrecorded:
-                self._note_refused(error, events)
+                self._note_refused(error)
             records = [one for one in changes if isinstance(one, Record)]
             self._unrecorded += [one for one in records if one.edits or one.learnt != self._recorded]
             self._note_recorded(records)
@@ -420,14 +419,19 @@ class Tracker:
         self.number = number
         return True
 
+    def told(self) -> list[CompressionEvent]:
+        """Return what there is to tell of changes since this was asked last. Holds: lock."""
+        told, self._told = self._told, []
+        return told
+
     def _let_go(self, refs: Collection[str]) -> None:
         ledger = self.state.ledger
         ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
 
-    def note_edit(self, events: list[CompressionEvent], reason: str, before: int, ids: Sequence[str]) -> None:
+    def note_edit(self, reason: str, before: int, ids: Sequence[str]) -> None:
         """Note an event of kind `edit`."""
         self.edited = True
-        events.append(
+        self._told.append(
             CompressionEvent(
                 kind="edit",
                 reason=reason,
@@ -437,10 +441,10 @@ class Tracker:
             )
         )
 
-    def _note_refused(self, error: Exception, events: list[CompressionEvent]) -> None:
+    def _note_refused(self, error: Exception) -> None:
         tokens, told = self.state.tokens, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         logger.warning("the history takes no edits now; they are written when it does: %s", told)
-        events.append(
+        self._told.append(
             CompressionEvent(
                 kind="failure",
                 reason="edits not recorded",
@@ -537,7 +541,6 @@ class Tracker:
         messages: Sequence[Msg],
         marks: Sequence[str],
         counted: Mapping[int, MessageTokens],
-        events: list[CompressionEvent],
         *,
         duplicates: bool,
     ) -> None:
@@ -547,12 +550,11 @@ class Tracker:
             messages: copies; they are kept.
             marks: for each of them.
             counted: tokens, by the message's identity.
-            events: receives what that led to.
             duplicates: whether to keep messages whose ids are known.
         """
         # Where the history numbers its writes, others' show in the number that comes back.
         if self._has_to_read or not (self._tells_marks or await self.is_at_head()):
-            await self.catch_up(events)
+            await self.catch_up()
         state, name = self.state, self._name
         changes: list[Change] = []
         for msg in messages:
@@ -564,7 +566,7 @@ class Tracker:
             duplicates and (len(set(ids)) < len(ids) or any(map(state.known.knows, ids)))
         ):
             await self.history.write(changes)
-            await self.catch_up(events)  # the history alone knows under which keys they are
+            await self.catch_up()  # the history alone knows under which keys they are
             return
         if not await self._write(changes):
             return
@@ -576,16 +578,13 @@ class Tracker:
                 state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
             state.known.note_marks(msg.id, marks)
         if marked_again:
-            await self._marks_changed(marks, events)
+            await self._marks_changed(marks)
 
-    async def delete(
-        self, find: Callable[[], Awaitable[Collection[str]]], events: list[CompressionEvent]
-    ) -> int:
+    async def delete(self, find: Callable[[], Awaitable[Collection[str]]]) -> int:
         """Remove messages from history, view and ledger; return how many.
 
         Args:
             find: returns their keys.
-            events: receives what that led to.
         """
 
         async def change() -> int:
@@ -607,12 +606,12 @@ class Tracker:
                 elif items is not None:
                     state.show_without(items, keys)
                 self.branches.drop(keys)
-                self.note_edit(events, "deleted", before, [message_id(key) for key in keys])
+                self.note_edit("deleted", before, [message_id(key) for key in keys])
             else:  # a wrapped memory did something else
-                await self.catch_up(events)
+                await self.catch_up()
             return sum(key not in self.state.known for key in keys)
 
-        return await self._in_step(change, events)
+        return await self._in_step(change)
 
     @property
     def can_insert(self) -> bool:
@@ -624,7 +623,6 @@ class Tracker:
         gone: Sequence[str],
         added: Sequence[Msg],
         behind: Sequence[str],
-        events: list[CompressionEvent],
     ) -> None:
         """Put messages in the place of others, in front of what stands behind those.
 
@@ -632,7 +630,6 @@ class Tracker:
             gone: ids of messages that leave; where as many come, each gives its marks to its successor.
             added: messages that nobody else holds.
             behind: ids of messages, of which the first that is there follows.
-            events: receives what that led to.
         """
         counts = await measure_all_off_loop(self._counter, added)
         new = [(msg.id, msg) for msg in added]
@@ -666,17 +663,16 @@ class Tracker:
                 self._show(rebuilt)
             elif items is not None:
                 state.show_instead(items, keys, counted)
-            self.note_edit(events, CHANGED, before, changed_ids(shown, state.items))
+            self.note_edit(CHANGED, before, changed_ids(shown, state.items))
 
-        await self._in_step(change, events)
+        await self._in_step(change)
 
-    async def depart(self, ids: Sequence[str], listed: Any, events: list[CompressionEvent]) -> None:
+    async def depart(self, ids: Sequence[str], listed: Any) -> None:
         """Go on without some messages, and keep the conversation as it was as a branch.
 
         Args:
             ids: of the messages that leave.
             listed: what the list of the conversation said.
-            events: receives what others' changes led to.
         """
 
         async def change() -> None:
@@ -697,15 +693,14 @@ class Tracker:
                 self.branches.keep(Branch(old, entries, listed))
                 self.edited = True
 
-        await self._in_step(change, events)
+        await self._in_step(change)
 
-    async def return_to(self, branch: Branch[Any], listed: Any, events: list[CompressionEvent]) -> bool:
+    async def return_to(self, branch: Branch[Any], listed: Any) -> bool:
         """Go on with a branch, and keep the conversation as it was as another; tell whether that is done.
 
         Args:
             branch: one of `branches`.
             listed: what the list of the conversation that is left said.
-            events: receives what others' changes led to.
         """
 
         async def change() -> bool:
@@ -739,9 +734,9 @@ class Tracker:
                 self.edited = True
             return is_done
 
-        return await self._in_step(change, events)
+        return await self._in_step(change)
 
-    async def clear(self, events: list[CompressionEvent]) -> None:
+    async def clear(self) -> None:
         """Remove everything."""
 
         async def change() -> None:
@@ -752,13 +747,11 @@ class Tracker:
                 self.branches.drop()
                 self._start_empty()
                 if before:
-                    self.note_edit(events, "cleared", before, ())
+                    self.note_edit("cleared", before, ())
 
-        await self._in_step(change, events)
+        await self._in_step(change)
 
-    async def mark(
-        self, new: str | None, old: str | None, ids: Collection[str] | None, events: list[CompressionEvent]
-    ) -> int:
+    async def mark(self, new: str | None, old: str | None, ids: Collection[str] | None) -> int:
         """Change marks as `MemoryBase` does; a segment's id stands for all that it covers.
 
         What becomes pinned returns to the view.
@@ -772,28 +765,27 @@ class Tracker:
                 keys = [key for key in keys if key not in bearing]
             changes = [Mark(keys, add=new, remove=old)]
             if new != old and keys and await self._write(changes, at=self.number):
-                await self._marks_changed([mark for mark in (new, old) if mark is not None], events)
+                await self._marks_changed([mark for mark in (new, old) if mark is not None])
             return 0 if new == old else len(keys)
 
-        return await self._in_step(change, events)
+        return await self._in_step(change)
 
-    async def set_summary(self, summary: str, events: list[CompressionEvent]) -> None:
+    async def set_summary(self, summary: str) -> None:
         """Set the history's own summary."""
 
         async def change() -> None:
             state, before = self.state, self.state.tokens
             if await self._write([SetSummary(summary)], at=self.number):
                 state.set_summary(summary)
-                self.note_edit(events, "summary set", before, ())
+                self.note_edit("summary set", before, ())
 
-        await self._in_step(change, events)
+        await self._in_step(change)
 
     async def commit(
         self,
         done: Done,
         fresh: Collection[ItemKey],
         holds: Callable[[MemoryState], bool],
-        events: list[CompressionEvent],
     ) -> int | None:
         """Commit an event's edits; return what the view cost before, or None where they do not hold any more.
 
@@ -801,7 +793,6 @@ class Tracker:
             done: what the event came to.
             fresh: keys of items that had just come when it was planned.
             holds: tells whether it can be committed to a state that others may have changed.
-            events: receives what others' changes led to.
         """
 
         async def change() -> int | None:
@@ -812,7 +803,7 @@ class Tracker:
             learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
             outlived = [old for edit in done.edits for old in state.ledger.outlived_by(edit)]
             record = Record([*outlived, *done.edits], learnt)
-            if done.edits and not await self._write([record], at=self.number, events=events):
+            if done.edits and not await self._write([record], at=self.number, holds_here=True):
                 return None
             state.commit(done, fresh)
             for edit in outlived:
@@ -825,9 +816,9 @@ class Tracker:
                 return await change()
         except ConflictError:
             pass
-        return await self._in_step(change, events)
+        return await self._in_step(change)
 
-    async def note_handed_over(self, segment: SegmentEdit, events: list[CompressionEvent]) -> None:
+    async def note_handed_over(self, segment: SegmentEdit) -> None:
         """Note that a long-term memory has taken what a segment covers, if it is still there."""
 
         async def change() -> None:
@@ -838,27 +829,27 @@ class Tracker:
             if await self._write([Record([noted])], at=self.number):
                 self.state.ledger.replace(noted)
 
-        await self._in_step(change, events)
+        await self._in_step(change)
 
-    async def _in_step(self, change: Callable[[], Awaitable[T]], events: list[CompressionEvent]) -> T:
+    async def _in_step(self, change: Callable[[], Awaitable[T]]) -> T:
         """Make a change to what is there now, again where others wrote meanwhile."""
         while True:
-            await self.catch_up(events)
+            await self.catch_up()
             try:
                 return await change()
             except ConflictError:
                 continue
 
-    async def _marks_changed(self, marks: Collection[str], events: list[CompressionEvent]) -> None:
+    async def _marks_changed(self, marks: Collection[str]) -> None:
         """Read anew who bears these marks; bring back what is pinned now."""
         try:
-            await self._follow_marks(marks, events)
+            await self._follow_marks(marks)
         except BaseException as error:  # they are changed, so what they lead to has to be found
             self._has_to_read = True
             if not isinstance(error, ConflictError):
                 raise
 
-    async def _follow_marks(self, marks: Collection[str], events: list[CompressionEvent]) -> None:
+    async def _follow_marks(self, marks: Collection[str]) -> None:
         state = self.state
         before, weighty = state.tokens, self._weighty_marks()
         for mark in marks:
@@ -878,7 +869,7 @@ class Tracker:
             return
         self._show(rebuilt)
         ids = [message_id(key) for key in state.known.tokens if key in left]
-        self.note_edit(events, "pinned messages returned", before, ids)
+        self.note_edit("pinned messages returned", before, ids)
 
     # Starting
 
