@@ -15,8 +15,9 @@ from context_compressor.events import EventHook
 from context_compressor.integrations.asked import AskedModel, as_summarizer
 from context_compressor.integrations.clients import talk as talking
 from context_compressor.integrations.clients.generation import GenerationWire
-from context_compressor.integrations.clients.talk import Compression, Sender, asker, each, run_through
+from context_compressor.integrations.clients.talk import Compression, Sender, asker, each
 from context_compressor.integrations.conversations import KeyOf, States
+from context_compressor.integrations.request import run_through
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.store import OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
@@ -112,7 +113,7 @@ def _awaited(given: Callable[..., Any], compression: Compression) -> Any:
             return await given(*args, **kwargs)
         sender = _sender(given, request, is_blocking=False)
         if request.get("stream"):
-            return sender.events(talk, await sender.open(talk))
+            return sender.events(talk, await sender.begin(talk))
         return await sender.ask(talk)
 
     return call
@@ -126,7 +127,7 @@ def _blocking(given: Callable[..., Any], compression: Compression) -> Any:
             return given(*args, **kwargs)
         sender = _sender(given, request, is_blocking=True)
         if request.get("stream"):
-            return each(sender.events(talk, run_through(sender.open(talk))))
+            return each(sender.events(talk, run_through(sender.begin(talk))))
         return run_through(sender.ask(talk))
 
     return call

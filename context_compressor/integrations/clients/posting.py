@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.clients import talk as talking
-from context_compressor.integrations.clients.talk import Compression, Sender, Talk, each, run_through
+from context_compressor.integrations.clients.talk import Compression, Sender, Talk, each
+from context_compressor.integrations.request import run_through
 from context_compressor.memory.reporting import CompressionStats
 
 ClientT = TypeVar("ClientT")
@@ -215,7 +216,7 @@ def _awaited(post: Any, posts: Posts) -> Any:
             return await post(path, **kwargs)
         talk, sender = asked
         if kwargs.get("stream") and talk.opens:
-            return posts.stream_class(await sender.open(talk), asked)
+            return posts.stream_class(await sender.begin(talk), asked)
         return await sender.ask(talk)
 
     return posted
@@ -228,7 +229,7 @@ def _blocking(post: Any, posts: Posts) -> Any:
             return post(path, **kwargs)
         talk, sender = asked
         if kwargs.get("stream") and talk.opens:
-            return posts.stream_class(run_through(sender.open(talk)), asked)
+            return posts.stream_class(run_through(sender.begin(talk)), asked)
         return run_through(sender.ask(talk))
 
     return posted

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
-from context_compressor.errors import InvalidArgumentError, LoopError, SummarizerError
+from context_compressor.errors import InvalidArgumentError, SummarizerError
 from context_compressor.integrations.asked import Ask, Own, Said, check_tools
 from context_compressor.integrations.clients.wire import (
     Answer,
@@ -29,9 +29,9 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
+from context_compressor.integrations.request import Request, own_work, run_through
 from context_compressor.memory.kept import is_over
 from context_compressor.memory.listed import digest_of, wires_of
-from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, TOOL_NAMES
 from context_compressor.tools.tools import schemas_in
@@ -131,9 +131,8 @@ class Talk:
         self._request, self._said, self._seen = request, said, seen
         self._key: str | None = None
         self._has_key = False
-        self._shown: Shown | None = None
-        """What the next request is made of, or the last one was."""
-        self._is_next = False
+        self.asked: Request | None = None
+        """What is sent for it now, or was sent last."""
         self._sent: Sent | None = None
         self._inside: list[Dict] = []
         """What was answered inside."""
@@ -169,8 +168,8 @@ class Talk:
         ]
         return digests[0] == digests[1]
 
-    async def request(self, own: Own | None = None) -> Dict:
-        """Return what is to be sent now.
+    async def view(self, own: Own | None = None) -> Request:
+        """Return what is to be sent now, with a view of the list and of what was answered inside.
 
         Args:
             own: the caller's model, which may write what an event needs.
@@ -180,21 +179,24 @@ class Talk:
         """
         if not self._has_key:
             self._key, self._has_key = await key_of(self._compression.key, self._seen), True
-        if self._shown is None or not self._is_next:
-            self._shown = await self._conversations.view(
-                self._said,
-                key=self._key,
-                system=self.wire.system(self._request),
-                with_tools=self._has_tools,
-                tools_beside=len(self._request.get("tools") or ()),
-                model=str(self._request.get("model")),
-                fill=self._fill,
-                own=own,
-            )
-        self._is_next = False
-        schemas = self._offer(self._shown)
+        shown = await self._conversations.view(
+            self._said,
+            key=self._key,
+            system=self.wire.system(self._request),
+            with_tools=self._has_tools,
+            tools_beside=len(self._request.get("tools") or ()),
+            model=str(self._request.get("model")),
+            fill=self._fill,
+            own=own,
+        )
+        self.asked = Request(self._conversations, shown)
+        return self.asked
+
+    def request(self, shown: Shown) -> Dict:
+        """Return what is sent for a view."""
+        schemas = self._offer(shown)
         is_last = self._rounds >= MOST_ROUNDS
-        request = self.wire.request(self._request, self._shown.messages, schemas, is_last)
+        request = self.wire.request(self._request, shown.messages, schemas, is_last)
         self._sent = Sent(request, self._request)
         return request
 
@@ -227,21 +229,10 @@ class Talk:
             filled = self.wire.put_back(filled, at, beside)
         return [*filled, *self._inside]
 
-    async def is_mended(self, error: BaseException | str) -> bool:
-        """Tell whether a refused request is to be sent once more, smaller or without our tools."""
-        mended = None if self._shown is None else await self._conversations.after_refusal(self._shown, error)
-        if mended is None:
-            return False
-        self._shown, self._is_next = mended, True
-        return True
-
     async def take(self, heard: Heard, *, was_streamed: bool = False) -> bool:
         """Take note of a reply; tell whether it is to be asked again, since it called only ours."""
-        assert self._shown is not None
-        try:
-            await self._conversations.record_usage(self._shown, heard.prompt_tokens, self._sent)
-        except Exception:
-            logger.warning("usage was not recorded", exc_info=True)
+        assert self.asked is not None
+        await self.asked.taken(heard.prompt_tokens, self._sent)
         kept_apart(heard, self.wire.said_calls(heard), self.wire.call_key, self.names)
         ours = [call for call in heard.calls if call.name in self.names]
         if not heard.is_whole or not (ours or (self._inside and heard.calls)):
@@ -250,7 +241,7 @@ class Talk:
             *_, (_, after, _) = self._places(self._said)
             beside = self.wire.beside(after, heard, await self._answer(ours))
             beside.inside, beside.was_streamed = self._inside, was_streamed
-            await self._remember(self._shown, beside)
+            await self._remember(self.asked.shown, beside)
             return False
         if self._rounds >= MOST_ROUNDS:
             return False
@@ -292,12 +283,12 @@ class Talk:
             at += len(piece)
 
     async def _answer(self, calls: Sequence[Call]) -> list[Answer]:
-        assert self._shown is not None
+        assert self.asked is not None
         answers: list[Answer] = []
         for call in calls:
             try:
                 text, attached = await self._conversations.run_tool(
-                    self._shown, call.name, call.arguments, self.wire.form
+                    self.asked.shown, call.name, call.arguments, self.wire.form
                 )
             except Exception as error:
                 logger.warning("%s failed", call.name, exc_info=True)
@@ -359,31 +350,27 @@ class Sender:
     send_apart: Callable[[Dict], Any]
     is_blocking: bool
 
-    async def open(self, talk: Talk) -> Any:
-        """Send the request; if it is refused, mend it and send it once more. Return the reply."""
-        while True:
-            own = talk.own(self.send_apart, self.is_blocking)
-            request = await self.own(talk.request(own))
-            try:
-                reply = self.send(request)
-                if not self.is_blocking:
-                    reply = await reply
-            except Exception as error:
-                if not await self.own(talk.is_mended(error)):
-                    raise
-                continue
-            refusal = talk.wire.refusal(reply)
-            if refusal is None or not await self.own(talk.is_mended(refusal)):
-                return reply
+    async def begin(self, talk: Talk) -> Any:
+        """Send a view; if it is refused, mend it and send it once more. Return the reply."""
+        await self._own(talk.view(talk.own(self.send_apart, self.is_blocking)))
+        return await self._open(talk)
+
+    async def _open(self, talk: Talk) -> Any:
+        assert talk.asked is not None
+        return await talk.asked.ask(
+            lambda shown: self.send(talk.request(shown)),
+            is_blocking=self.is_blocking,
+            refusal=talk.wire.refusal,
+        )
 
     async def ask(self, talk: Talk) -> Any:
         """Return a whole reply for the caller."""
         replies: list[Any] = []
         while True:
-            replies.append(await self.open(talk))
+            replies.append(await self.begin(talk))
             if not talk.opens:
                 return replies[-1]
-            if not await self.own(talk.take(talk.wire.heard(replies[-1]))):
+            if not await self._own(talk.take(talk.wire.heard(replies[-1]))):
                 return talk.handed(replies)
 
     async def events(
@@ -406,28 +393,30 @@ class Sender:
                     for one in reader.feed(event):
                         yield one
             except Exception as error:
-                if reader.has_begun or not await self.own(talk.is_mended(error)):
+                if reader.has_begun or not await self._is_mended(talk, error):
                     raise
                 refused = error
             else:
-                if refused is not None and not await self.own(talk.is_mended(refused)):
+                if refused is not None and not await self._is_mended(talk, refused):
                     for one in reader.feed(event):
                         yield one
                     break
-                if refused is None and not await self.own(talk.take(reader.heard(), was_streamed=True)):
+                if refused is None and not await self._own(talk.take(reader.heard(), was_streamed=True)):
                     break
             finally:
                 await self.close(stream)
-            stream = await self.open(talk)
+            stream = await (self.begin(talk) if refused is None else self._open(talk))
             reader.go_on(talk.names)
             if opened is not None:
                 opened(stream)
         for one in reader.end():
             yield one
 
-    async def own(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run what is the library's own."""
-        return run_blocking(work) if self.is_blocking else await work
+    async def _is_mended(self, talk: Talk, error: BaseException | str) -> bool:
+        return talk.asked is not None and await self._own(talk.asked.is_mended(error))
+
+    async def _own(self, work: Coroutine[Any, Any, T]) -> T:
+        return await own_work(work, self.is_blocking)
 
     async def _next(self, stream: Any) -> Any:
         return next(stream, _END) if self.is_blocking else await anext(stream, _END)
@@ -438,21 +427,6 @@ class Sender:
         closed = None if close is None else close()
         if closed is not None and not self.is_blocking:
             await closed
-
-
-def run_through(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing, without an event loop.
-
-    Raises:
-        LoopError: it waits.
-    """
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    work.close()
-    raise LoopError("a blocking client waits for an event loop")
 
 
 def each(events: Any) -> Generator[Any, None, None]:
