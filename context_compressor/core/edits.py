@@ -75,7 +75,7 @@ class StubEdit:
     tokens: StrictInt
     """Tokens of the stub's text."""
     page: StrictBool = False
-    """Whether the text was a page of `ref`: then `ref` names its source, and the stub says which lines."""
+    """Whether, in an earlier release, the text was a page of the text under `ref`, which other edits name."""
     words_ref: Ref | None = None
     """As a segment's. Its words are `text`."""
 
@@ -174,7 +174,9 @@ def name_of(edit: Edit) -> EditName:
 
 def refs_of(edit: Edit) -> tuple[str, ...]:
     """Return the refs that an edit names."""
-    return (edit.ref,) if isinstance(edit, StubEdit) else (edit.ref, *edit.media_refs)
+    if isinstance(edit, StubEdit):
+        return () if edit.page else (edit.ref,)
+    return (edit.ref, *edit.media_refs)
 
 
 def kept_refs_of(edit: Edit) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -53,7 +53,6 @@ class Engine:
         store: where texts go.
         summarizer: who writes notes; rules do where that fails.
         counter: measures stand-ins.
-        read_ref: reads a text that the memory's ledger names, to check pages against their source.
     """
 
     def __init__(
@@ -63,14 +62,12 @@ class Engine:
         store: OffloadStore,
         summarizer: Summarizer,
         counter: TokenCounter,
-        read_ref: Callable[[str], Awaitable[str]],
     ) -> None:
         self.config = config
         self.store = store
         self.writers = writers_of(summarizer, config, counter)
         self.rules = RulesWriter(counter)
         self.counter = counter
-        self.read_ref = read_ref
         self._costs: Costs | None = None
 
     def costs(self) -> Costs:

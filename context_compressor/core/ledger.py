@@ -188,8 +188,7 @@ class Ledger:
     def places_of_refs(self, places: Mapping[str, int]) -> dict[str, tuple[int, int]]:
         """Return where the oldest and the newest message stand that each ref of live edits is of.
 
-        A segment is of all that it covers, a page of no message, for what it shows is older: (-1, -1). Refs
-        come as `refs` has them.
+        A segment is of all that it covers. Refs come as `refs` has them.
 
         Args:
             places: where each message stands in the history, by key.
@@ -198,7 +197,7 @@ class Ledger:
         of_segment: dict[str, list[int]] = {}
         for edit in self._edits.values():
             if isinstance(edit, StubEdit):
-                within = [] if edit.page else [places.get(edit.item.key, -1)]
+                within = [places.get(edit.item.key, -1)]
             else:
                 within = [places.get(item.key, -1) for item in edit.items]
                 if not edit.is_notes:  # their text under that ref holds no others

@@ -12,7 +12,6 @@ from context_compressor.core.edits import (
     ItemKey,
     SegmentEdit,
     StubEdit,
-    refs_of,
     with_words,
 )
 from context_compressor.core.items import SEGMENT_NAME
@@ -29,8 +28,7 @@ from context_compressor.errors import OffloadCorruptError, OffloadError, Offload
 from context_compressor.messages.exchanges import build_exchanges
 from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import Part, part_at
-from context_compressor.offload.pages import page_stub, parse_page
-from context_compressor.offload.store import REF_PATTERN, ref_of
+from context_compressor.offload.store import ref_of
 from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)
@@ -173,10 +171,6 @@ class Recovery:
         while torn := await run_off_loop(characters, list, self._torn_items()):
             for item in torn:
                 ledger.withdraw_segments_over(item)
-        # A page is read again from its sources; those may be transcripts that hold withdrawn pages.
-        while pages := self._pages_without_source():
-            for item in pages:
-                ledger.withdraw(item)
         while True:
             await self._give_words_back()
             repeating = await run_off_loop(characters, self._repeat_what_is_gone)
@@ -220,8 +214,7 @@ class Recovery:
         if part is None:
             return True
         if stub.page:
-            spans = parse_page(part.text)
-            return spans is None or page_stub(spans) != stub.text
+            return not part.text.startswith(f"[{stub.ref} ")
         return ref_of(stored_text(part, self._redact)) != stub.ref
 
     def _still_gives(self, segment: SegmentEdit) -> bool:
@@ -273,13 +266,3 @@ class Recovery:
             covered = [item for item in items if self._ledger.segment_of(item) is not None]
             if len(covered) < len(items):
                 yield from covered
-
-    def _pages_without_source(self) -> list[ItemKey]:
-        """Return the items with pages that show lines of a text which nothing but pages names."""
-        ledger = self._ledger
-        pages = [stub for stub in ledger.stubs() if stub.page]
-        if not pages:
-            return []
-        sources = {stub.ref for stub in ledger.stubs() if not stub.page}
-        sources.update(ref for segment in ledger.segments() for ref in refs_of(segment))
-        return [page.item for page in pages if not sources.issuperset(REF_PATTERN.findall(page.text))]

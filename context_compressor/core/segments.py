@@ -227,7 +227,6 @@ class SegmentMaker:
             while waiting and waiting[0].position < place:
                 read.append(_staying_message(waiting.pop(0).msg))
             texts = {path: stub.text for path, stub in item.stubs.items()} | self._stubbed.get(item.key, {})
-            texts |= await self._stubs.stub_pages(item, texts)
             stored.append(shown_message(item.source, texts, names, redact))
             begin = len(read)
             read += _without_compaction(

@@ -10,12 +10,11 @@ from context_compressor.core.engine import Engine, Writer
 from context_compressor.core.items import ViewItem
 from context_compressor.core.plans import Plan, PlannedSegment, PlannedStub
 from context_compressor.core.shown import stored_text
-from context_compressor.errors import OffloadCollisionError, OffloadError
+from context_compressor.errors import OffloadCollisionError
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
-from context_compressor.offload.guide import GUIDE, SHORT_GUIDE, is_own_tool, names_tools
-from context_compressor.offload.pages import page_matches, page_stub, parse_page
+from context_compressor.messages.parts import Part, part_at, replace_parts
+from context_compressor.offload.guide import GUIDE, SHORT_GUIDE, names_tools
 from context_compressor.offload.store import ref_of
 from context_compressor.offload.stubs import media_stub, stub_text
 from context_compressor.tokens.counter import measure
@@ -45,16 +44,13 @@ class StubMaker:
         self, engine: Engine, writer: Writer, names: Mapping[str, str], *, names_tools: bool
     ) -> None:
         self._writer = writer
-        self._counter, self._redact, self._read_ref = engine.counter, engine.config.redact, engine.read_ref
+        self._counter, self._redact = engine.counter, engine.config.redact
         self.names = names
         self._names_tools = names_tools
-        self._may_hold_pages = any(map(is_own_tool, set(names.values())))
         self.made: list[StubEdit] = []
 
     async def make(self, planned: PlannedStub, item: ViewItem) -> StubEdit | None:
         """Store a text and return its stub; None where none can be.
-
-        Of a page of a stored text nothing is stored: its stub says which lines it showed.
 
         Raises:
             RedactionError: the user's callable failed.
@@ -62,9 +58,6 @@ class StubMaker:
         """
         part = part_at(item.source, planned.path)
         assert part is not None
-        page = await self._page_stub(item, part)
-        if page is not None:
-            return page if self._gains(item, part, page) else None
         source = stored_text(part, self._redact)
         ref = await run_off_loop(len(source), ref_of, source)
         try:
@@ -97,8 +90,8 @@ class StubMaker:
         stub = self._edit(item, part, ref, await run_rules_off_loop(len(source), text))
         return stub if self._gains(item, part, stub) else None
 
-    def _edit(self, item: ViewItem, part: Part, ref: str, text: str, *, page: bool = False) -> StubEdit:
-        return StubEdit(item.key, part.path, ref, text, self._counter.count_text(text), page)
+    def _edit(self, item: ViewItem, part: Part, ref: str, text: str) -> StubEdit:
+        return StubEdit(item.key, part.path, ref, text, self._counter.count_text(text))
 
     def _gains(self, item: ViewItem, part: Part, stub: StubEdit) -> bool:
         """Tell whether a stub costs less than what it replaces."""
@@ -115,42 +108,6 @@ class StubMaker:
         """Return what a stub adds to a message: a counter may find more there, as its JSON is longer."""
         empty, holding = (Msg("", content, "user", timestamp="") for content in ("", text))
         return self._counter.count_messages([holding]) - self._counter.count_messages([empty])
-
-    async def _page_stub(self, item: ViewItem, part: Part) -> StubEdit | None:
-        """Return the stub of a page; None for any text that only looks like one."""
-        if not self._names_tools or len(part.path) != 2 or isinstance(item.source.content, str):
-            return None
-        block = item.source.content[part.path[0]]
-        if not is_own_tool(self.names.get(block.get("id", ""), block.get("name"))):
-            return None
-        spans = parse_page(part.text)
-        if not spans:
-            return None
-        sources: dict[str, str] = {}
-        for ref in dict.fromkeys(span.ref for span in spans):
-            try:
-                sources[ref] = await self._read_ref(ref)
-            except OffloadError:
-                return None
-        if not page_matches(part.text, sources):
-            return None
-        return self._edit(item, part, spans[0].ref, page_stub(spans), page=True)
-
-    async def stub_pages(self, item: ViewItem, texts: Mapping[PartPath, str]) -> dict[PartPath, str]:
-        """Return the texts of stubs for the pages in an item that leaves: those are stored already.
-
-        Args:
-            item: holds them.
-            texts: the stubs that stand there anyway.
-        """
-        found: dict[PartPath, str] = {}
-        for part in text_parts(item.source) if self._may_hold_pages else ():
-            if part.kind == "tool_result" and part.path not in texts:
-                page = await self._page_stub(item, part)
-                if page is not None:
-                    found[part.path] = page.text
-                    self.made.append(page)
-        return found
 
     # The guide
 
@@ -196,7 +153,7 @@ class StubMaker:
 
         Stubs of media name their tool in any case.
         """
-        made = {(edit.item, edit.path): edit for edit in self.made if edit.item in staying and not edit.page}
+        made = {(edit.item, edit.path): edit for edit in self.made if edit.item in staying}
         candidates = [stub for stub in planned if (stub.item, stub.path) in made]
         for stub in sorted(candidates, key=lambda stub: -stub.max_tokens):
             item, edit = staying[stub.item], made[stub.item, stub.path]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from context_compressor.core.config import CompressionConfig
-from context_compressor.core.edits import SegmentEdit, StubEdit, message_id
+from context_compressor.core.edits import SegmentEdit, message_id
 from context_compressor.core.engine import Done, Engine
 from context_compressor.core.event import Event
 from context_compressor.core.planner import still_holds
@@ -87,12 +87,10 @@ class Performance:
             return False
         if state.generation == self._generation:
             return True
-        # What stands for a page rests on a text of other messages, which may be gone.
         edits = () if self.done is None else self.done.edits
-        has_pages = any(isinstance(edit, StubEdit) and edit.page for edit in edits)
         told = {item for edit in edits if isinstance(edit, SegmentEdit) for item, _ in edit.told}
         then = self._units
-        return then is not None and not has_pages and still_holds(self.event.plan, then, state.units(), told)
+        return then is not None and still_holds(self.event.plan, then, state.units(), told)
 
 
 class Preparation(Performance):

@@ -122,7 +122,7 @@ class _Place:
         self._is_call = found.document.tool is not None and found.document.role != "tool"
         self._shown = [one.msg for one in state.items if one.key.key == key and one.kind != "segment"]
         self._stand_ins = {path: stub.text for path, stub in ledger.stubs_of(items[0]).items()}
-        stubs = [stub for item in items for stub in ledger.stubs_of(item).values() if not stub.page]
+        stubs = [stub for item in items for stub in ledger.stubs_of(item).values()]
         self._stubs = {stub.ref for stub in stubs}
         self._arguments = [stub.ref for stub in stubs if self._is_call and is_argument(stub.path)]
         # Each with how far into it the message stands, of which parts may leave apart: 0 its beginning.

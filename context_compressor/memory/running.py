@@ -80,7 +80,6 @@ class EventRunner:
             store=store,
             summarizer=summarizer,
             counter=counter,
-            read_ref=texts.read,
         )
         self._remote = summarizer.remote
         self.background = Background(

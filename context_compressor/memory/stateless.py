@@ -39,7 +39,7 @@ from context_compressor.messages.chat import as_list, has_marker, set_markers, s
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
 from context_compressor.messages.msg import Msg, copy_json
 from context_compressor.messages.parts import plain_texts
-from context_compressor.offload.pages import parse_page
+from context_compressor.offload.pages import is_page
 from context_compressor.offload.store import (
     REF_PATTERN,
     REF_PREFIX,
@@ -452,7 +452,7 @@ def _refs_named(messages: Sequence[Msg]) -> set[str]:
     texts = (text for msg in messages for text in plain_texts(msg))
     named = ((text, REF_PATTERN.findall(text)) for text in texts)
     # A page shows lines of a text whose message the list has, or had.
-    return {ref for text, refs in named if refs and parse_page(text) is None for ref in refs}
+    return {ref for text, refs in named if refs and not is_page(text) for ref in refs}
 
 
 async def _hand_over(

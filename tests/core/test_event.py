@@ -42,7 +42,6 @@ def event_of(said: list[Any], *, store: Any = None, summarizer: Any = None, **ho
         store=store,
         summarizer=summarizer or ExtractiveSummarizer(COUNTER),
         counter=COUNTER,
-        read_ref=store.read,
     )
     items = items_of(said)
     found = plan(items, Situation(settings, engine.costs(), manual=True))

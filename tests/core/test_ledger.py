@@ -88,7 +88,7 @@ def test_refs_come_by_the_newest_message_that_they_are_of() -> None:
         stub("gone", R[6]),
     )
     found = ledger.places_of_refs(places)
-    assert sorted(found, key=lambda ref: -found[ref][1]) == [R[0], R[5], R[4], R[1], R[2], R[3], R[6]]
+    assert sorted(found, key=lambda ref: -found[ref][1]) == [R[0], R[5], R[4], R[2], R[3], R[1], R[6]]
 
 
 def test_merged_segments_stand_behind_the_outermost() -> None:

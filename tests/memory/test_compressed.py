@@ -1099,32 +1099,20 @@ async def read_back(
     return [call(id, name=named, arguments=json.dumps(arguments)), result(id, page)]
 
 
-@pytest.mark.parametrize("named", ["read_offloaded", "mcp__memory__read_offloaded"])
-async def test_a_page_is_not_stored_again_but_named_by_source_and_lines(named: str) -> None:
+async def test_a_page_that_was_read_back_is_a_result_like_any_other() -> None:
     memory = new_memory(config(8_000, max_tool_message_tokens=300))
     said = [user("go"), *exchange("big", 200)]
     await filled(memory, said)
     ref = REF.findall(wire_text(await memory.get_memory()))[0]
-    said += await read_back(memory, ref, "read1", named=named, offset=50, limit=40)
+    said += await read_back(memory, ref, "read1", offset=50, limit=40)
     await filled(memory, said[3:])
     assert memory.standing_page_tokens() > 300
     said += turns(8)
     await filled(memory, turns(8))
     await memory.compress_now()
-    page = said[4]["content"]
-    reachable = await everything(memory, await good_view(memory))
-    assert all(line in reachable for line in page.splitlines()[1:-1])
+    await nothing_lost(memory, said)
     assert memory.standing_page_tokens() == 0
-    assert page not in memory.store.texts().values()
-    for again in (False, True):
-        if again:
-            await memory.base.add(Msg("user", "behind your back", "user"))  # all is read anew
-            await good_view(memory)
-        stubs = [edit for edit in memory.state_dict()["compression"]["ledger"]["entries"] if edit.get("page")]
-        assert [(edit["ref"], "offset=50" in edit["text"], "limit=40" in edit["text"]) for edit in stubs] == [
-            (ref, True, True)
-        ]
-        assert not any(page in stored for stored in memory.store.texts().values())
+    assert said[4]["content"] in memory.store.texts().values()
 
 
 @pytest.mark.parametrize("named", ["read_offloaded", "mcp__memory__read_offloaded"])
@@ -1152,33 +1140,6 @@ async def test_what_other_tools_print_in_the_form_of_a_page_takes_no_room_from_p
     await filled(memory, page := await read_back(memory, ref, "read1"))
     assert page[1]["content"].startswith(f"[{ref} lines 1-")
     assert memory.standing_page_tokens() > 300
-
-
-async def test_a_forged_page_is_stored_like_any_text() -> None:
-    memory = new_memory(config(8_000, max_tool_message_tokens=300))
-    said = [user("go"), *exchange("big", 200)]
-    await filled(memory, said)
-    ref = REF.findall(wire_text(await memory.get_memory()))[0]
-    asked, answer = await read_back(memory, ref, "read1", offset=50, limit=40)
-    answer["content"] = answer["content"].replace("result-big:60 ", "forged line! ")
-    said += [asked, answer, *turns(8)]
-    await filled(memory, said[3:])
-    await memory.compress_now()
-    await nothing_lost(memory, said)
-    assert any("forged line! " in stored for stored in memory.store.texts().values())
-
-
-async def test_a_page_from_any_other_tool_is_stored_like_any_text() -> None:
-    memory = new_memory(config(8_000, max_tool_message_tokens=300))
-    said = [user("go"), *exchange("big", 200)]
-    await filled(memory, said)
-    ref = REF.findall(wire_text(await memory.get_memory()))[0]
-    _, answer = await read_back(memory, ref, "read1", offset=50, limit=40)
-    said += [call("read1", name="cat"), answer, *turns(8)]
-    await filled(memory, said[3:])
-    await memory.compress_now()
-    await nothing_lost(memory, said)
-    assert any(answer["content"] in stored for stored in memory.store.texts().values())
 
 
 async def test_a_page_that_others_rewrite_in_the_base_shows() -> None:

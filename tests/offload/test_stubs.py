@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.offload.guide import SHORT_GUIDE
-from context_compressor.offload.pages import parse_page
+from context_compressor.offload.pages import is_page
 from context_compressor.offload.store import REF_PATTERN, ref_of
 from context_compressor.offload.stubs import minimal_stub, stub_text
 from context_compressor.tokens.tiktoken import TiktokenCounter
@@ -46,7 +46,7 @@ def test_it_fits_and_names_its_ref(counter: str, text: str, max_tokens: int, wha
     made = stub_text(text, ref, counted, tokens=12_345, max_tokens=max_tokens, what=what)
     assert counted.count_text(made) <= max(max_tokens, counted.count_text(minimal_stub(ref)))
     assert REF_PATTERN.findall(made)[0] == ref
-    assert parse_page(made) is None
+    assert not is_page(made)
     assert made == stub_text(text, ref, counted, tokens=12_345, max_tokens=max_tokens, what=what)
 
 

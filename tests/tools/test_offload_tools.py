@@ -19,12 +19,12 @@ from context_compressor.errors import (
 )
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.offload.guide import GUIDE, LOAD_TOOL, SHORT_GUIDE, is_own_tool, names_tools
-from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.store import InMemoryOffloadStore, ref_of
 from context_compressor.tools import tools
 from context_compressor.tools.tools import OffloadTools
 from tests.offload.counters import WordCounter
 from tests.support.media import png_url
+from tests.support.pages import page_matches, parse_page
 from tests.tools.sources import COUNTER, Source
 
 

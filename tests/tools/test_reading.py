@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.store import ref_of
 from context_compressor.tokens.tiktoken import TiktokenCounter
 from context_compressor.tools.reading import read_page
 from tests.offload.counters import ByteCounter, QuarterCounter, WordCounter
+from tests.support.pages import page_matches, parse_page
 
 COUNTERS = {
     "qwen": TiktokenCounter(),
@@ -76,11 +76,11 @@ def test_one_enormous_line_is_read_in_fragments_of_full_size() -> None:
     counter = COUNTERS["qwen"]
     first = read_page(text, ref_of(text), counter, max_tokens=500)
     assert 440 < counter.count_text(first) <= 500
-    (span,) = parse_page(first) or []
-    assert span.first_column == 1
-    assert span.last_column
-    second = read_page(text, ref_of(text), counter, max_tokens=500, column=span.last_column + 1)
-    assert second.split("\n")[1] == text[span.last_column :][: len(second.split("\n")[1])]
+    ((_, column, shown),) = parse_page(first) or []
+    assert column == 1
+    end = len(shown)
+    second = read_page(text, ref_of(text), counter, max_tokens=500, column=end + 1)
+    assert second.split("\n")[1] == text[end:][: len(second.split("\n")[1])]
     assert f"line 1 has {len(text)} characters" in first
 
 

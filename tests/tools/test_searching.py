@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.store import ref_of
 from context_compressor.tokens.tiktoken import TiktokenCounter
 from context_compressor.tools import grep
 from context_compressor.tools.grep import TextMatches, compile_pattern, search_page, search_text
+from tests.support.pages import page_matches, parse_page
 
 COUNTER = TiktokenCounter()
 TEXTS = st.lists(

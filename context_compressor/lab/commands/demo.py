@@ -43,11 +43,12 @@ from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.text import counted, one_line
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.guide import GREP_TOOL, READ_TOOL
-from context_compressor.offload.pages import parse_page
+from context_compressor.offload.pages import is_page
 from context_compressor.tools.tools import OffloadTools
 
 NAMESPACE = "demo"
 _READ_BACK_LINES = 8
+_FIRST_MATCH = re.compile(r"\[(ctx://[0-9a-f]{16}) matches: [^\n]*\n(\d+)")
 _TURNS_PER_LINE = 10
 """A line of output for so many, where there is no terminal to draw on."""
 _BAR_WIDTH = 12
@@ -219,15 +220,15 @@ class _Run:
         await self._add({"role": "user", "content": question})
         text = "I read it early on; it has left my context since. Searching what was moved out."
         answer = await self._call(turn, text, (GREP_TOOL, {"pattern": wanted.pattern}))
-        found = parse_page(answer)
-        if not found:
+        found = _FIRST_MATCH.search(answer)
+        if found is None:
             self.outcome.read_back = ReadBack(symbol, "", [answer], False)
             return
-        ref, line = found[0].ref, found[0].first
+        ref, line = found[1], int(found[2])
         arguments = {"ref": ref, "offset": line, "limit": _READ_BACK_LINES}
         page = await self._call(turn + 1, f"There it is: {ref}, line {line}.", (READ_TOOL, arguments))
         await self._request(turn + 2, ())
-        lines = page.split("\n")[1:-1] if parse_page(page) else []
+        lines = page.split("\n")[1:-1] if is_page(page) else []
         self.outcome.read_back = ReadBack(symbol, ref, lines, stands_in(lines, self._raw))
 
     async def _call(self, turn: int, text: str, call: Call) -> str:
