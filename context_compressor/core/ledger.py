@@ -282,6 +282,10 @@ class Ledger:
         self.pending -= gone
         self.unwanted |= gone
 
+    def give_up(self, refs: Iterable[str]) -> None:
+        """Note that texts are to be removed from the store, but for those that an edit names."""
+        self.unwanted |= {ref for ref in refs if not self.is_live(ref)}
+
     def stands_in_for(self, item: ItemKey) -> bool:
         """Tell whether a segment stands in for an item, or a stub for one of its texts."""
         return item in self._holder or bool(self._stubs.get(item))
@@ -353,7 +357,7 @@ class Ledger:
         other._used_ids |= self._used_ids
         other.frontier = self.frontier
         other.pending = {ref for ref in learnt.get("pending", ()) if other.is_live(ref)}
-        other.unwanted = {ref for ref in self.unwanted | self.kept_refs() if not other.is_live(ref)}
+        other.give_up(self.unwanted | self.kept_refs())
         decisions = learnt.get("decisions")
         other.decisions = Decisions() if decisions is None else Decisions.from_dict(decisions)
         return other
@@ -402,7 +406,7 @@ class Ledger:
             ledger.append(edit)
         ledger.frontier = saved.frontier
         ledger.pending = {ref for ref in saved.pending if ledger.is_live(ref)}
-        ledger.unwanted = {ref for ref in saved.unwanted if not ledger.is_live(ref)}
+        ledger.give_up(saved.unwanted)
         ledger._used_ids.update(saved.withdrawn_ids)
         return ledger
 

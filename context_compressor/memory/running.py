@@ -302,7 +302,7 @@ class EventRunner:
             await performance.perform()
             return await self._commit(performance, told)
         finally:
-            self._texts.note_unwanted(performance.event.attempted)
+            self._tracker.state.ledger.give_up(performance.event.attempted)
 
     async def _commit(
         self, performance: Performance, told: list[CompressionEvent]
@@ -315,7 +315,7 @@ class EventRunner:
             if before is None:
                 return None
             self.background.note_commit(performance)
-        self._texts.note_unwanted(performance.event.attempted)
+        self._tracker.state.ledger.give_up(performance.event.attempted)
         return describe_event(performance.event, done, before, tracker.state.tokens)
 
     # Events of a history that others share
@@ -426,16 +426,13 @@ class EventRunner:
         Not while somebody else makes an event, who may have stored the same just now.
         """
         await self._give_up_dropped()
-        ledger = self._tracker.state.ledger
-        if ledger.unwanted and not await self._may_remove():
-            return
-        held = self._tracker.branches.holds
-        gone = [ref for ref in ledger.unwanted if not (ledger.is_live(ref) or held(ref))]
-        self.background.note_removal(gone)
-        await self._texts.sweep()
+        if self._texts.removable() and await self._may_remove():
+            gone = self._texts.removable()
+            self.background.note_removal(gone)
+            await self._texts.remove(gone)
 
     async def _give_up_dropped(self) -> None:
-        self._texts.note_unwanted(await self.background.settle())
+        self._tracker.state.ledger.give_up(await self.background.settle())
 
     async def remove_orphans(self) -> list[str]:
         """Remove the stored texts that neither the ledger nor an event under way names; return their refs.

@@ -88,7 +88,6 @@ class Texts:
         What is deleted meanwhile is unwanted by then, and removed behind this. Holds: event lock.
         """
         ledger = self._tracker.state.ledger
-        self._lost = {ref for ref in self._lost if ledger.is_live(ref) or ref in ledger.unwanted}
         missing = ledger.pending.union(ref for ref in self._lost if ledger.is_live(ref))
         if not missing:
             return
@@ -138,34 +137,39 @@ class Texts:
         """
         return await list_refs(self._store, self._config.store_timeout_seconds)
 
-    def note_unwanted(self, refs: Collection[str]) -> None:
-        """Note that texts which were stored, or may yet be, are to be removed unless an edit names them."""
-        ledger = self._tracker.state.ledger
-        ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
+    def removable(self) -> list[str]:
+        """Return the refs of what is in the store and nothing names any more, branches included."""
+        ledger, branches = self._tracker.state.ledger, self._tracker.branches
+        # What a branch names is given up once more when that is let go.
+        ledger.unwanted = {ref for ref in ledger.unwanted if not branches.holds(ref)}
+        return sorted(ledger.unwanted)
 
-    async def sweep(self) -> None:
-        """Remove from the store what nothing names any more; it stays unwanted where that fails.
+    async def remove(self, refs: Collection[str]) -> None:
+        """Remove texts from the store; one that it does not remove stays unwanted.
 
-        Others may have named it meanwhile: what they wrote is read first, at the next call.
+        Others may have named some meanwhile: then what they wrote is read first, at the next call.
         """
+        if not await self._tracker.is_at_head():
+            return
         refused = 0
         refusal: Exception | None = None
-        for ref in sorted(self._tracker.state.ledger.unwanted):
-            if not await self._tracker.is_at_head():
+        for ref in refs:
+            if self._tracker.state.ledger.is_live(ref):
+                continue
+            self._lost.add(ref)
+            try:
+                async with asyncio.timeout(self._config.store_timeout_seconds):
+                    await self._store.delete(ref)
+            except TimeoutError:
+                logger.warning("%s could not be removed in time, it is tried again", ref)
                 break
-            ledger = self._tracker.state.ledger
-            if not ledger.is_live(ref) and not self._tracker.branches.holds(ref):
-                self._lost.add(ref)
-                try:
-                    async with asyncio.timeout(self._config.store_timeout_seconds):
-                        await self._store.delete(ref)
-                except TimeoutError:
-                    logger.warning("%s could not be removed in time, it is tried again", ref)
-                    break
-                except Exception as error:
-                    refused, refusal = refused + 1, error
-                    continue
-                self._lost.discard(ref)
-            ledger.unwanted.discard(ref)
+            except Exception as error:
+                refused, refusal = refused + 1, error
+                continue
+            self._tracker.state.ledger.unwanted.discard(ref)
         if refusal is not None:  # one line for all: a disk may be read-only for long
             logger.warning("texts not removed, tried again: %d, the last for: %r", refused, refusal)
+        # Whoever wrote meanwhile may have named one of them: that is to be stored again.
+        if await self._tracker.is_at_head():
+            ledger = self._tracker.state.ledger
+            self._lost = {ref for ref in self._lost if ledger.is_live(ref) or ref in ledger.unwanted}

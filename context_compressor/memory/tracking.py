@@ -105,7 +105,9 @@ class Tracker:
         self.number = 0
         self.edited = False
         self.gone: set[str] | None = None
-        self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
+        self.branches: Branches[Any] = Branches(
+            config.branch_seconds, lambda refs: self.state.ledger.give_up(refs)
+        )
         self._config = config
         self._counter = counter
         self._store = store
@@ -424,10 +426,6 @@ class Tracker:
         told, self._told = self._told, []
         return told
 
-    def _let_go(self, refs: Collection[str]) -> None:
-        ledger = self.state.ledger
-        ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
-
     def note_edit(self, reason: str, before: int, ids: Sequence[str]) -> None:
         """Note an event of kind `edit`."""
         self.edited = True
@@ -723,7 +721,7 @@ class Tracker:
             changes.append(Record(come, self._learnt(new)))
             is_done = await self._write(changes, at=self.number)
             if is_done:
-                new.ledger.unwanted |= {ref for ref in old.ledger.unwanted if not new.ledger.is_live(ref)}
+                new.ledger.give_up(old.ledger.unwanted)
                 new.budget = old.budget
                 self.state = new
                 self.branches.take(branch)
@@ -886,7 +884,7 @@ class Tracker:
         self.state = self._empty_state()
         self.state.generation = generation
         self.state.budget = budget  # the provider counts as before
-        self.state.ledger.unwanted = unwanted
+        self.state.ledger.give_up(unwanted)
 
     def offer_tools(self, are_offered: bool = True) -> None:
         """Set whether stand-ins that are made from now on name the read-back tools."""

@@ -336,7 +336,7 @@ async def test_what_nothing_names_is_removed_when_nobody_makes_an_event(history:
     stored = set(await one.store.refs())
     assert stored
     assert await other.remove_orphans() == []  # its ledger names nothing yet
-    other._texts.note_unwanted(stored)  # as after an event of its own that came to nothing
+    other._tracker.state.ledger.give_up(stored)  # as after an event of its own that came to nothing
     await other._runner.tidy_up()
     assert set(await one.store.refs()) == stored
     gated.gate.set()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressedMemory, FileOffloadStore, InMemoryOffloadStore, Msg, to_openai
-from context_compressor.memory.history import Entry, History, ListHistory
+from context_compressor.memory.history import Entry, Head, History, ListHistory
 from context_compressor.tokens.counter import MessageTokens
 from context_compressor.tokens.tiktoken import TiktokenCounter
 from tests.memory.on_disk import SQLiteHistory
@@ -173,13 +173,46 @@ async def test_a_text_that_the_other_names_by_now_is_not_removed(history: Histor
     await filled(one, turns(8))
     await good_view(one)
     refs = await one.reachable_refs()
-    other._texts.note_unwanted(refs)  # as after an event of its own that came to nothing
+    other._tracker.state.ledger.give_up(refs)  # as after an event of its own that came to nothing
     await other._runner.tidy_up()
     assert set(refs) <= set(await one.store.refs())
     await same_view(other, one)
     await other.aclose()
     assert set(refs) <= set(await one.store.refs())
     assert other._tracker.state.ledger.unwanted == set()
+
+
+async def test_a_text_that_the_other_names_while_it_is_removed_is_stored_again() -> None:
+    alone = new_memory(config())
+    await filled(alone, turns(8))
+    await good_view(alone)
+    refs, heads = await alone.reachable_refs(), list[int]()
+
+    class Meddling(InMemoryOffloadStore):
+        async def delete(self, ref: str) -> None:
+            if not await one.reachable_refs():
+                await filled(one, turns(8))
+                await good_view(one)
+            await super().delete(ref)
+
+    class Asked(ListHistory):
+        async def head(self) -> Head:
+            heads.append(1)
+            return await super().head()
+
+    one, other = two(Asked(), Meddling())
+    await same_view(other, one)
+    other._tracker.state.ledger.give_up(refs)
+    await other._runner.tidy_up()
+    assert set(await one.reachable_refs()) == set(refs) > set(await one.store.refs())
+    await same_view(other, one)
+    await filled(other, turns(8, tag="more"))
+    await same_view(other, one)
+    assert set(await other.reachable_refs()) <= set(await one.store.refs())
+    heads.clear()
+    other._tracker.state.ledger.give_up([f"ctx://{number:016x}" for number in range(50)])
+    await other._runner.tidy_up()
+    assert len(heads) <= 2  # however many there are to remove
 
 
 async def test_orphans_are_none_that_the_other_names(history: History) -> None:
