@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import signature
-from typing import Any
+from typing import Any, is_typeddict
 from urllib.parse import unquote
 
 
@@ -225,12 +225,15 @@ def check_options(
 
     Args:
         options: names that were given.
-        takers: functions and classes whose arguments are valid names.
+        takers: functions and classes whose arguments are valid names, or `TypedDict`s whose keys are.
         known: other names that exist; they are listed where none is near.
         what: what an option is called.
     """
     names = [*known]
     for taker in takers:
+        if is_typeddict(taker):
+            names += taker.__annotations__
+            continue
         names += [one.name for one in signature(taker).parameters.values() if one.kind is not one.VAR_KEYWORD]
     for option in options:
         if option not in names:

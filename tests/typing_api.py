@@ -38,6 +38,7 @@ from context_compressor import (
 )
 from context_compressor.integrations import anthropic as clients_of_anthropic
 from context_compressor.integrations import dashscope as clients_of_dashscope
+from context_compressor.integrations import langchain, openai_agents, pydantic_ai
 from context_compressor.integrations import openai as clients_of_openai
 
 ChatDicts = list[dict[str, Any]]
@@ -265,6 +266,9 @@ def misspell() -> None:
     CompressedMemory(max_total_tokens="16k")  # type: ignore[arg-type]
     compress_messages([], keep_recent=3)  # type: ignore[call-arg]
     clients_of_openai.compressed(OpenAI(), budget=16_000)  # type: ignore[call-arg]
+    langchain.Compression(budget=16_000)  # type: ignore[call-arg]
+    openai_agents.Compression(sumarizer="rules")  # type: ignore[call-arg]
+    pydantic_ai.Compression(max_total_tokens="all")  # type: ignore[arg-type]
 
 
 def use_counter(counter: TiktokenCounter, messages: list[Msg], dicts: ChatDicts) -> None:

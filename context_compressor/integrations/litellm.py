@@ -18,19 +18,15 @@ except ImportError as error:
         f"pip install 'agent-context-compressor[litellm]' ({error})"
     ) from error
 
-from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.events import EventHook
-from context_compressor.integrations.asked import Ask, AskedModel, Own, as_summarizer, check_tools
+from context_compressor.integrations.asked import Ask, AskedModel, Own, check_tools
 from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.talk import asker
-from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
+from context_compressor.integrations.conversations import Conversations, Shown, key_of
+from context_compressor.integrations.options import KeyedOptions, make_conversations
 from context_compressor.memory.listed import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.wire import get
-from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
 
 logger = logging.getLogger(__name__)
 
@@ -63,41 +59,23 @@ class Compression(CustomLogger):
     smaller one after a refusal as too long. The caller's list stays whole. `litellm.completion` is not
     reached.
 
-    The agent's tools are not LiteLLM's, so views name no read-back tools.
+    The agent's tools are not LiteLLM's, so views name no read-back tools, and `tools` may only be False.
 
     Args:
-        store: where texts go that leave a view; in memory, for each conversation, when None.
-        summarizer: who writes summaries: "own", the model of the call, in a call of its own; "rules", no
-            model; the name of a model, or a dict of arguments for `litellm.acompletion`, `model` among them;
-            or a `Summarizer`. Own when None.
-        on_event: receives every event.
-        counter: measures messages, or the name of a model; offline tiktoken when None.
-        states: where states are kept beyond this process: anything with `async get(key)` and
-            `set(key, state)`.
-        tools: False: calls of tools are not LiteLLM's to answer.
-        key: returns a conversation's key for a call's keyword arguments. None: its `litellm_session_id`, or
-            `session_id` in its `metadata`; where there is neither, the first message names it.
-        fields: any field of `CompressionConfig`.
+        options: as `KeyedOptions` says, `max_total_tokens` and so on. A `summarizer` may be the name of a
+            model, or a dict of arguments for `litellm.acompletion`, `model` among them; "own" is the model of
+            the call, in a call of its own. `key` is given a call's keyword arguments; without it a
+            conversation is named by `litellm_session_id`, or by `session_id` in its `metadata`.
 
     Raises:
-        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        InvalidArgumentError: an option that there is not, or something of the wrong kind.
         ValueError: thresholds that cannot be, or cannot work together.
     """
 
-    def __init__(
-        self,
-        *,
-        store: OffloadStore | None = None,
-        summarizer: Summarizer | str | Mapping[str, Any] | None = None,
-        on_event: EventHook | None = None,
-        counter: TokenCounter | str | None = None,
-        states: States | None = None,
-        key: KeyOf | None = None,
-        tools: bool = False,
-        **fields: Unpack[ConfigFields],
-    ) -> None:
+    def __init__(self, **options: Unpack[KeyedOptions[str | Mapping[str, Any]]]) -> None:
         super().__init__()
-        if check_tools(tools):
+        key = options.get("key")
+        if check_tools(options.get("tools", False)):
             raise InvalidArgumentError(
                 "tools: LiteLLM runs no tools, so this adapter offers none; leave it out, and give your "
                 "agent the tools of a CompressedMemory"
@@ -105,15 +83,8 @@ class Compression(CustomLogger):
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of keyword arguments, got {key!r:.200}")
         self._key = _session_of if key is None else key
-        self._conversations = Conversations(
-            "chat",
-            store=store,
-            summarizer=as_summarizer(summarizer, (str, Mapping), _asked, has_own=True),
-            on_event=on_event,
-            counter=counter,
-            states=states,
-            with_tools=False,
-            **fields,
+        self._conversations = make_conversations(
+            KeyedOptions, options, models=(str, Mapping), asked=_asked, with_tools=False
         )
         self._views: OrderedDict[str, Shown] = OrderedDict()
         """What stands for a view that was sent -> that view, or the smaller one that follows its refusal."""

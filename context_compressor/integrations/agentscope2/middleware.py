@@ -30,26 +30,20 @@ except ImportError as error:
         f"context_compressor.integrations.agentscope ({error})"
     ) from error
 
-from context_compressor.core.config import ConfigFields, as_config
-from context_compressor.events import EventHook
 from context_compressor.integrations.asked import (
     Ask,
     AskedModel,
     Own,
     Said,
-    as_summarizer,
-    check_tools,
     name_of,
 )
 from context_compressor.integrations.clients.wire import check_free
-from context_compressor.integrations.conversations import Conversations, Shown
+from context_compressor.integrations.conversations import Shown
+from context_compressor.integrations.options import Options, make_conversations
 from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import new_id
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
-from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
 
 logger = logging.getLogger(__name__)
 
@@ -83,42 +77,18 @@ class Compression(MiddlewareBase):
     One object serves any number of agents, also at once.
 
     Args:
-        store: where texts go that leave the view; nothing is removed from it. None: in memory, and what is
-            no longer there is read from the context.
-        summarizer: who writes summaries: "own" or None: the agent's model, that of the call; "rules": no
-            model; another chat model of AgentScope's, or a summariser.
-        on_event: receives every `CompressionEvent`; each is logged as well.
-        counter: measures messages, or the name of a model; offline tiktoken when None.
-        tools: whether agents get the read-back tools; requests offer them once something has left the view.
-        fields: any field of `CompressionConfig`, such as `max_total_tokens`.
+        options: as `Options` says, `max_total_tokens` and so on. From a `store` nothing is removed; without
+            one, what is not in memory is read from the context. A `summarizer` may be another chat model of
+            AgentScope's.
 
     Raises:
-        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        InvalidArgumentError: an option that there is not, or something of the wrong kind.
         ValueError: thresholds that cannot be, or cannot work together.
     """
 
-    def __init__(
-        self,
-        *,
-        store: OffloadStore | None = None,
-        summarizer: Summarizer | ChatModelBase | Literal["own", "rules"] | None = None,
-        on_event: EventHook | None = None,
-        counter: TokenCounter | str | None = None,
-        tools: bool = True,
-        **fields: Unpack[ConfigFields],
-    ) -> None:
-        as_config(
-            None, fields, Compression
-        )  # names what is no field, before it could be one of `Conversations`
-        self._conversations = Conversations(
-            store=store,
-            summarizer=as_summarizer(summarizer, ChatModelBase, _asked, has_own=True),
-            on_event=on_event,
-            counter=counter,
-            with_tools=check_tools(tools),
-            **fields,
-        )
-        functions = [schema["function"] for schema in SCHEMAS if tools]
+    def __init__(self, **options: Unpack[Options[ChatModelBase | Literal["own", "rules"]]]) -> None:
+        self._conversations = make_conversations(Options, options, models=ChatModelBase, asked=_asked)
+        functions = [schema["function"] for schema in SCHEMAS if options.get("tools", True)]
         self._tools = [self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL]
         self._sessions: dict[int, _Session] = {}
 

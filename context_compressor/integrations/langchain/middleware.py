@@ -19,19 +19,15 @@ from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from context_compressor.core.config import ConfigFields
-from context_compressor.events import EventHook
-from context_compressor.integrations.asked import as_summarizer, check_tools, name_of
-from context_compressor.integrations.conversations import Conversations, Shown, States
+from context_compressor.integrations.asked import check_tools, name_of
+from context_compressor.integrations.conversations import Shown
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages
 from context_compressor.integrations.langchain.model import asked_model, own_model
 from context_compressor.integrations.langchain.tools import ReadBack
+from context_compressor.integrations.options import KeptOptions, make_conversations
 from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
-from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
 
 logger = logging.getLogger(__name__)
 
@@ -53,20 +49,14 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
     One object serves any number of agents and threads.
 
     Args:
-        store: where texts go that leave the view; nothing is removed from it. None: this process's memory;
-            elsewhere they are read from the messages in the state.
-        summarizer: who writes summaries: "own" or None: the agent's model, that of the request; "rules": no
-            model; a chat model of LangChain's, or the name of one, such as "openai:gpt-5"; or a summariser.
-        on_event: receives every event; each is logged as well.
-        counter: measures messages, or the name of a model; offline tiktoken when None.
-        states: where ledgers are kept instead of the graph's state: for agents without a checkpointer.
-        tools: whether the agent gets the tools to read back what left its view; requests offer them once
-            something has.
-        with_tools: the same, as it was called before.
-        fields: any field of `CompressionConfig`, such as `max_total_tokens`.
+        with_tools: `tools`, as it was called before.
+        options: as `KeptOptions` says, `max_total_tokens` and so on. From a `store` nothing is removed;
+            without one, texts are read from the messages in the state where this process does not have them.
+            A `summarizer` may be a chat model of LangChain's, or the name of one, such as "openai:gpt-5".
+            `states` are kept in place of ledgers in the graph's state: for agents without a checkpointer.
 
     Raises:
-        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        InvalidArgumentError: an option that there is not, or something of the wrong kind.
         ValueError: thresholds that cannot be, or cannot work together.
     """
 
@@ -75,29 +65,21 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
     def __init__(
         self,
         *,
-        store: OffloadStore | None = None,
-        summarizer: Summarizer | BaseChatModel | str | None = None,
-        on_event: EventHook | None = None,
-        counter: TokenCounter | str | None = None,
-        states: States | None = None,
-        tools: bool = True,
         with_tools: bool = True,
-        **fields: Unpack[ConfigFields],
+        **options: Unpack[KeptOptions[BaseChatModel | str]],
     ) -> None:
         super().__init__()
-        has_tools = check_tools(tools) and with_tools
-        self._conversations = Conversations(
+        has_tools = check_tools(options.get("tools", True)) and with_tools
+        self._is_kept_in_states = options.get("states") is not None
+        self._conversations = make_conversations(
+            KeptOptions,
+            options,
             FORM,
-            store=store,
-            summarizer=as_summarizer(summarizer, (BaseChatModel, str), asked_model, has_own=True),
-            on_event=on_event,
-            counter=counter,
-            states=states,
+            models=(BaseChatModel, str),
+            asked=asked_model,
             with_tools=has_tools,
-            with_words=states is not None,
-            **fields,
+            with_words=self._is_kept_in_states,
         )
-        self._is_kept_in_states = states is not None
         self._wires = Wires()
         self.tools = ReadBack(self._reading).tools if has_tools else []
 

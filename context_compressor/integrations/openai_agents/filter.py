@@ -10,26 +10,16 @@ from agents.memory import Session
 from agents.models.multi_provider import MultiProvider
 from agents.run_config import CallModelData, ModelInputData
 
-from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.events import EventHook
-from context_compressor.integrations.asked import Own, as_summarizer, check_tools
-from context_compressor.integrations.conversations import (
-    MOST_TOOLS_BESIDE,
-    Conversations,
-    KeyOf,
-    States,
-    key_of,
-)
+from context_compressor.integrations.asked import Own
+from context_compressor.integrations.conversations import MOST_TOOLS_BESIDE, key_of
 from context_compressor.integrations.openai_agents.model import CompressedModel, asked_model, own_model
 from context_compressor.integrations.openai_agents.session import CompressedSession, whole
 from context_compressor.integrations.openai_agents.tools import others_of, read_back_tools
 from context_compressor.integrations.openai_agents.turns import Turn, current, enter
+from context_compressor.integrations.options import KeyedOptions, make_conversations
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.wire import get
-from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
 
 logger = logging.getLogger(__name__)
 
@@ -43,50 +33,32 @@ class Compression:
     an agent that is called as a tool has a conversation of its own.
 
     Args:
-        store: where texts go that leave a view; in memory, for each conversation, when None.
-        summarizer: who writes summaries: "own": the agent's model, as its `model` says; None: the same, or no
-            model where it says nothing; "rules": no model; a `Model` of the SDK's, or the name of one, which
-            has to be given where a run's `RunConfig` names a model or a provider; or a `Summarizer`.
-        on_event: receives every event.
-        counter: measures messages, or the name of a model; offline tiktoken when None.
-        states: where states are kept beyond this process: anything with `async get(key)`
-            and `set(key, state)`.
-        key: returns a conversation's key for a request's `CallModelData`; None: its first message names it.
-        tools: whether `tools` has any; those that it has are enabled once something has left the view.
-        fields: any field of `CompressionConfig`.
+        options: as `KeyedOptions` says, `max_total_tokens` and so on. A `summarizer` may be a `Model` of the
+            SDK's, or the name of one, which has to be given where a run's `RunConfig` names a model or a
+            provider: "own" is what the agent's `model` says; None the same, or no model where it says
+            nothing. `key` is given a request's `CallModelData`. Of `tools`, those that the adapter has are
+            enabled once something has left the view.
 
     Raises:
-        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        InvalidArgumentError: an option that there is not, or something of the wrong kind.
         ValueError: thresholds that cannot be, or cannot work together.
     """
 
-    def __init__(
-        self,
-        *,
-        store: OffloadStore | None = None,
-        summarizer: Summarizer | Model | str | None = None,
-        on_event: EventHook | None = None,
-        counter: TokenCounter | str | None = None,
-        states: States | None = None,
-        key: KeyOf | None = None,
-        tools: bool = True,
-        **fields: Unpack[ConfigFields],
-    ) -> None:
+    def __init__(self, **options: Unpack[KeyedOptions[Model | str]]) -> None:
+        key = options.get("key")
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of CallModelData, got {key!r:.200}")
         self._key = key
-        self._conversations = Conversations(
+        self._conversations = make_conversations(
+            KeyedOptions,
+            options,
             "responses",
-            store=store,
-            summarizer=as_summarizer(summarizer, (Model, str), asked_model, has_own=True),
-            on_event=on_event,
-            counter=counter,
-            states=states,
+            models=(Model, str),
+            asked=asked_model,
             with_tools=False,  # asked of each request's agent
-            **fields,
         )
-        self._tools = read_back_tools(self, self._is_enabled) if check_tools(tools) else []
-        self._is_left_out = summarizer is None
+        self._tools = read_back_tools(self, self._is_enabled) if options.get("tools", True) else []
+        self._is_left_out = options.get("summarizer") is None
         self._told: set[str] = set()
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:

@@ -16,20 +16,16 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
-from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.events import EventHook
-from context_compressor.integrations.asked import Own, as_summarizer, check_tools, name_of
-from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
+from context_compressor.integrations.asked import Own, name_of
+from context_compressor.integrations.conversations import Shown, key_of
+from context_compressor.integrations.options import KeyedOptions, make_conversations
 from context_compressor.integrations.pydantic_ai.contents import content_of
 from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.integrations.pydantic_ai.model import asked_model, own_model
 from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
-from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
 
 logger = logging.getLogger(__name__)
 
@@ -46,51 +42,26 @@ class Compression(AbstractCapability[Any]):
     One object serves any number of agents and of runs at once.
 
     Args:
-        store: where texts go that leave the view; None: kept in memory, and with the states.
-        summarizer: who writes summaries: "own" or None: the agent's model, that of the request; "rules": no
-            model; a model of Pydantic AI, or its name ("openai:gpt-5-mini"); or a summariser.
-        on_event: receives every event; each is logged as well.
-        counter: measures messages, or the name of a model; offline tiktoken when None.
-        states: where states are kept beyond this process, so that a conversation goes on there with the same
-            view: anything with async `get(key)` and `set(key, state)`.
-        key: names a run's conversation, given its `RunContext`; None: its `conversation_id` where the caller
-            or the history has one, else what the messages begin with.
-        tools: whether the agent gets the tools to read back what left its view; requests offer them once
-            something has.
-        fields: any field of `CompressionConfig`.
+        options: as `KeyedOptions` says, `max_total_tokens` and so on. A `summarizer` may be a model of
+            Pydantic AI, or its name ("openai:gpt-5-mini"). `key` is given a run's `RunContext`; without it a
+            conversation is named by its `conversation_id`, where the caller or the history has one.
 
     Raises:
-        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        InvalidArgumentError: an option that there is not, or something of the wrong kind.
         ValueError: thresholds that cannot be, or cannot work together.
     """
 
-    def __init__(
-        self,
-        *,
-        store: OffloadStore | None = None,
-        summarizer: Summarizer | Model | str | None = None,
-        on_event: EventHook | None = None,
-        counter: TokenCounter | str | None = None,
-        states: States | None = None,
-        key: KeyOf | None = None,
-        tools: bool = True,
-        **fields: Unpack[ConfigFields],
-    ) -> None:
+    def __init__(self, **options: Unpack[KeyedOptions[Model | str]]) -> None:
+        key = options.get("key")
         if key is not None and not callable(key):
             raise InvalidArgumentError(
                 f"key: expected a function of the RunContext, got {type(key).__name__}; "
                 "to name one conversation, pass conversation_id= to the run"
             )
         self._key = key
-        self._tools = check_tools(tools)
-        self._conversations = Conversations(
-            with_tools=tools,
-            store=store,
-            summarizer=as_summarizer(summarizer, (Model, str), asked_model, has_own=True),
-            on_event=on_event,
-            counter=counter,
-            states=states,
-            **fields,
+        self._tools = options.get("tools", True)
+        self._conversations = make_conversations(
+            KeyedOptions, options, models=(Model, str), asked=asked_model
         )
         self._shown: Shown | None = None
         self._chats: Chats | None = None
