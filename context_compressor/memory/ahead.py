@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import SegmentEdit, message_id
-from context_compressor.core.engine import Done, Engine
-from context_compressor.core.event import Event
+from context_compressor.core.event import Done, Engine, Event
 from context_compressor.core.planner import still_holds
 from context_compressor.core.plans import Perform, Plan
 from context_compressor.events import CompressionEvent

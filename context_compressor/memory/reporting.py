@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import SegmentEdit, StubEdit, message_id
-from context_compressor.core.engine import Done
-from context_compressor.core.event import Event
+from context_compressor.core.event import Done, Event
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.handover import HandingOver

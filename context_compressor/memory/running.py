@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from context_compressor.core.config import CompressionConfig
-from context_compressor.core.engine import Engine
+from context_compressor.core.event import Engine
 from context_compressor.core.plans import Overflow, Perform, Plan, Reason
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import ENDING_SECONDS, Background, Performance, Preparation

@@ -16,7 +16,7 @@ from context_compressor.core.edits import (
     covered_by,
     refs_of,
 )
-from context_compressor.core.engine import Done
+from context_compressor.core.event import Done
 from context_compressor.core.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.core.ledger import Ledger
 from context_compressor.core.planner import decide

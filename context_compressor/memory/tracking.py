@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, message_id
-from context_compressor.core.engine import Done
+from context_compressor.core.event import Done
 from context_compressor.core.ledger import Ledger
 from context_compressor.core.recovery import Recovery
 from context_compressor.errors import ConflictError

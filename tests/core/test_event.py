@@ -9,8 +9,7 @@ import pytest
 
 from context_compressor import ExtractiveSummarizer, InMemoryOffloadStore
 from context_compressor.core.edits import SegmentEdit, StubEdit
-from context_compressor.core.engine import Engine
-from context_compressor.core.event import Event
+from context_compressor.core.event import Engine, Event
 from context_compressor.core.ledger import Ledger
 from context_compressor.core.planner import plan
 from context_compressor.core.plans import Situation

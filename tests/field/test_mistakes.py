@@ -29,8 +29,8 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.core.draft import Draft
+from context_compressor.core.event import Event
 from context_compressor.core.items import segment_item
-from context_compressor.core.segments import SegmentMaker
 from context_compressor.core.units import classify
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
 from context_compressor.memory.shown import ShownView
@@ -282,11 +282,11 @@ async def test_none_is_stored_as_the_summary() -> None:
 
 
 async def _canned(
-    maker: SegmentMaker,
+    maker: Event,
     request: SummaryRequest,
     notes: Notes,
     *what: Any,
-    _real: Any = SegmentMaker._write,
+    _real: Any = Event._write,
     **how: Any,
 ) -> Any:
     if not any(msg.role == "user" for msg in request.messages):
@@ -294,7 +294,7 @@ async def _canned(
     return await _real(maker, request, notes, *what, **how)
 
 
-@mistake(replaced(ROOM + "core.segments.SegmentMaker._write", _canned))
+@mistake(replaced(ROOM + "core.event.Event._write", _canned))
 async def test_without_a_human_message_the_summary_is_a_canned_sentence() -> None:
     """langchain #39261: no user message among those that leave, and no model is called."""
     summarizer = Noting()
@@ -326,13 +326,11 @@ async def test_a_summary_speaks_as_the_assistant_and_is_imitated() -> None:
 # Silent loss
 
 
-def _trimmed(
-    maker: SegmentMaker, read: Any, *rest: Any, _real: Any = SegmentMaker._request, **how: Any
-) -> Any:
+def _trimmed(maker: Event, read: Any, *rest: Any, _real: Any = Event._request, **how: Any) -> Any:
     return _real(maker, read[-3:], *rest, **how)
 
 
-@mistake(replaced(ROOM + "core.segments.SegmentMaker._request", _trimmed))
+@mistake(replaced(ROOM + "core.event.Event._request", _trimmed))
 async def test_the_summarisers_input_is_trimmed_and_the_rest_dropped() -> None:
     """langchain's default of 4,000 tokens; redis agent-memory-server: 22 of 60 messages gone."""
     summarizer = Noting()
@@ -463,7 +461,7 @@ async def test_arguments_are_not_counted() -> None:
 
 def _let_it_grow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ROOM + "summarizers.writing.NotesWriter._fitted", lambda _, told, *rest: told)
-    patch.setattr(ROOM + "core.segments.segment_tokens", lambda *_: 0)
+    patch.setattr(ROOM + "core.event.segment_tokens", lambda *_: 0)
 
 
 @mistake(_let_it_grow)
@@ -552,11 +550,11 @@ async def test_a_pattern_of_the_model_never_ends() -> None:
 # Disk
 
 
-async def _keep_all(texts: Texts) -> None:
+async def _keep_all(texts: Texts, refs: Any) -> None:
     return None
 
 
-@mistake(replaced(ROOM + "memory.texts.Texts.sweep", _keep_all))
+@mistake(replaced(ROOM + "memory.texts.Texts.remove", _keep_all))
 async def test_nothing_is_ever_removed_from_disk() -> None:
     """opencode #29694: 63 GB."""
     store = InMemoryOffloadStore()
