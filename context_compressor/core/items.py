@@ -19,7 +19,6 @@ from context_compressor.core.edits import (
 )
 from context_compressor.core.ledger import Ledger
 from context_compressor.messages import hosted
-from context_compressor.messages.chat import set_markers
 from context_compressor.messages.compaction import is_sealed
 from context_compressor.messages.exchanges import (
     ORPHAN_REPAIR,
@@ -29,6 +28,7 @@ from context_compressor.messages.exchanges import (
     ExchangeMessage,
 )
 from context_compressor.messages.loading import tools_called_by, tools_loaded_by
+from context_compressor.messages.markers import set_markers
 from context_compressor.messages.msg import PROVENANCE, Msg
 from context_compressor.messages.parts import (
     Part,

@@ -12,21 +12,14 @@ from typing import Any
 from context_compressor.core.items import READ_TOKENS
 from context_compressor.core.ledger import Ledger
 from context_compressor.errors import RedactionError
-from context_compressor.messages.chat import (
-    REMARK,
-    extra_of,
-    extras_of_call,
-    form_of,
-    metadata_with,
-    parse_arguments,
-)
 from context_compressor.messages.compaction import compacted_words
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
+from context_compressor.messages.plain import SENT_BESIDE, parse_arguments
+from context_compressor.messages.remark import REMARK, extra_of, extras_of_call, form_of, metadata_with
 from context_compressor.messages.repair import is_orphan, orphan_as_result
 from context_compressor.messages.text import LINE_ENDS, dump_sendable, indent_lines
-from context_compressor.messages.wire import SENT_BESIDE
 from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.cutting import cut, left_out
 from context_compressor.tokens.counter import TokenCounter

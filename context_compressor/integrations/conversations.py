@@ -39,8 +39,8 @@ from context_compressor.memory.stateless import (
     let_go,
     memory_behind,
 )
-from context_compressor.messages.chat import as_list
 from context_compressor.messages.forms import Form, FormName, as_form
+from context_compressor.messages.plain import as_list
 from context_compressor.offload.guide import COMPRESS_TOOL, MOST_TOOLS, TOOL_NAMES
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.summarizers.faults import is_overflow, limit_in, refuses_tools

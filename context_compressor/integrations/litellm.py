@@ -26,7 +26,7 @@ from context_compressor.integrations.conversations import Conversations, Shown, 
 from context_compressor.integrations.options import KeyedOptions, make_conversations
 from context_compressor.memory.listed import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
-from context_compressor.messages.wire import get
+from context_compressor.messages.plain import get
 
 logger = logging.getLogger(__name__)
 

@@ -36,11 +36,11 @@ from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker
 from context_compressor.memory.wrapped import history_of
-from context_compressor.messages.chat import as_list
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
 from context_compressor.messages.media import media_named
 from context_compressor.messages.msg import Block, Msg, check_json
+from context_compressor.messages.plain import as_list
 from context_compressor.offload.guide import SpeakerRole
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.search.hits import Hit

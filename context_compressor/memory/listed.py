@@ -11,17 +11,11 @@ from typing import Any, NamedTuple, Self
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.memory.state import MemoryState
-from context_compressor.messages.chat import (
-    Markers,
-    as_dict,
-    has_marker,
-    set_markers,
-    split_markers,
-    text_forms,
-)
 from context_compressor.messages.forms import Form
+from context_compressor.messages.markers import Markers, has_marker, set_markers, split_markers, text_forms
 from context_compressor.messages.msg import Msg, tool_results
-from context_compressor.messages.wire import among_of, plain
+from context_compressor.messages.plain import as_dict, plain
+from context_compressor.messages.remark import among_of
 
 _LONG_CHARACTERS = 200
 """Texts longer than this are remembered by their hash: the base memory has them already."""

@@ -34,8 +34,9 @@ from context_compressor.memory.budget import BudgetInForce, SavedBudget
 from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs
 from context_compressor.memory.listed import Followed, unless_known
 from context_compressor.memory.state import MemoryState
-from context_compressor.messages.chat import Markers, are_markers
 from context_compressor.messages.exchanges import Decisions
+from context_compressor.messages.markers import Markers
+from context_compressor.messages.remark import are_markers
 from context_compressor.messages.text import has_split_pair
 from context_compressor.offload.folders import replacing
 from context_compressor.tokens.counter import TokenCounter

@@ -35,10 +35,11 @@ from context_compressor.memory.listed import Synced, digests_of, is_as_it_was, r
 from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
-from context_compressor.messages.chat import as_list, has_marker, set_markers, split_markers, text_forms
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
+from context_compressor.messages.markers import has_marker, set_markers, split_markers, text_forms
 from context_compressor.messages.msg import Msg, copy_json
 from context_compressor.messages.parts import plain_texts
+from context_compressor.messages.plain import as_list
 from context_compressor.offload.pages import is_page
 from context_compressor.offload.store import (
     REF_PATTERN,

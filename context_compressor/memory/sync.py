@@ -32,8 +32,8 @@ from context_compressor.memory.listed import (
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.tracking import Tracker
-from context_compressor.messages.chat import Markers, set_markers
 from context_compressor.messages.forms import FORMS, Form
+from context_compressor.messages.markers import Markers, set_markers
 from context_compressor.messages.msg import Msg, is_instruction, provenance_of
 from context_compressor.messages.parts import plain_texts
 

@@ -2,7 +2,7 @@
 
 Blocks of content are ours but for results. Tool results stand in a message of the user there, before what he
 says: reading makes two messages of it, writing joins them again. What blocks cannot say goes into the remark
-(`wire`), which says `of: "anthropic"`. Blocks of unknown types are carried along as they are.
+(`remark`), which says `of: "anthropic"`. Blocks of unknown types are carried along as they are.
 """
 
 from __future__ import annotations
@@ -15,24 +15,20 @@ from itertools import takewhile
 from typing import Any, Final
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.messages.foreign import in_common, refuse_foreign, refuse_foreign_part, told
+from context_compressor.messages.kinds import WRAPPED, Words, data_of_part, part_of, refuse_foreign, told
 from context_compressor.messages.media import source_of, url_of
 from context_compressor.messages.msg import Block, Msg, Role, copy_json
-from context_compressor.messages.wire import (
-    REMARK,
-    WRAPPED,
+from context_compressor.messages.plain import (
     as_dict,
     as_list,
-    assemble,
     check_messages,
-    form_name_of,
     get,
     made_id,
     plain,
-    remark_of,
-    remember,
+    with_keys,
     wrong,
 )
+from context_compressor.messages.remark import REMARK, assemble, form_name_of, noted_as, remark_of, remember
 
 OF: Final = "anthropic"
 OPENING = "[The conversation goes on.]"
@@ -100,34 +96,27 @@ def read_message(message: object, tool_names: dict[str, str], form: str = OF) ->
     if role not in _ROLES:
         raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
     noted = remember(data, ("role", "content"), ("role", "content"), "")
-    # Else an instruction would be like one of another form, which has no place here.
-    is_instruction = role == "system"
+    # Of an instruction always: else it would be like one of another form, which has no place here.
+    remark = {REMARK: {"of": OF}} | noted_as(OF, noted) if role == "system" else noted_as(OF, noted)
     if isinstance(content, str):
-        return [Msg(role, content, role, _remark(noted, always=is_instruction))]
+        return [Msg(role, content, role, remark or None)]
     if not isinstance(content, list | tuple):
         raise wrong("content", "a string or a list of blocks", content)
     blocks = [_read_block(part, f"content[{n}]", tool_names, form) for n, part in enumerate(content)]
     if role != "user":
-        return [Msg(role, blocks, role, _remark(noted, always=is_instruction))]
+        return [Msg(role, blocks, role, remark or None)]
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     # Always with a remark: no name of a tool is sent with its result.
-    read = [Msg(results[0]["name"], results, "system", _remark(noted, always=True))] if results else []
+    metadata = {REMARK: {"of": OF, **noted}}
+    read = [Msg(results[0]["name"], results, "system", metadata)] if results else []
     if others or not results:
-        read.append(Msg("user", others, "user", _remark({_JOINED: "yes"} if results else noted)))
+        read.append(Msg("user", others, "user", noted_as(OF, {_JOINED: "yes"} if results else noted) or None))
     return read
 
 
-def _remark(noted: dict[str, Any], *, always: bool = False) -> dict[str, Any] | None:
-    return {REMARK: {"of": OF, **noted}} if noted or always else None
-
-
 def _read_block(part: object, path: str, tool_names: dict[str, str], form: str) -> Block:
-    found = as_dict(part)
-    if found is None:
-        raise wrong(path, "a dict", part)
-    refuse_foreign_part(found, form, path)
-    data: dict[str, Any] = plain(dict(found), path)
+    data = data_of_part(part, path, form)
     kind = data.get("type")
     if not isinstance(kind, str | None):
         raise wrong(f"{path}.type", "a string", kind)
@@ -146,7 +135,7 @@ def _read_block(part: object, path: str, tool_names: dict[str, str], form: str) 
             raise wrong(f"{path}.input", "a dict", data.get("input"))
         tool_names[data["id"]] = data["name"]
     noted = remember(data, _KEYS[kind], _KEYS[kind], f"{path}.")
-    return {key: data[key] for key in _KEYS[kind]} | (_remark(noted) or {})
+    return {key: data[key] for key in _KEYS[kind]} | noted_as(OF, noted)
 
 
 def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,7 +162,7 @@ def _read_result(data: dict[str, Any], path: str, tool_names: dict[str, str], fo
     block["output"] = output
     if "is_error" in data:
         block["is_error"] = data["is_error"]
-    return block | (_remark(noted) or {})
+    return block | noted_as(OF, noted)
 
 
 # Writing
@@ -224,15 +213,20 @@ def beside(said: Sequence[Any], shown: Sequence[Any] | None = None) -> list[Bloc
 
 def _with_fit_ids(wire: Any) -> Any:
     """Return a message in which the API takes the ids of calls."""
-    content = get(wire, "content")
-    parts = list(content) if isinstance(content, list | tuple) else []
-    for place, part in enumerate(parts):
-        key = _ID_KEYS.get(str(get(part, "type")))
-        id = None if key is None else get(part, key)
-        if key is not None and isinstance(id, str) and not _ID.fullmatch(id):
-            parts[place] = {**(as_dict(part) or {}), key: made_id(id)}
-    is_same = all(map(operator.is_, parts, content or ()))
-    return wire if is_same else {**(as_dict(wire) or {}), "content": parts}
+    return _with_parts(wire, [_with_fit_id(part) for part in _parts_of(wire)])
+
+
+def _with_fit_id(part: Any) -> Any:
+    key = _ID_KEYS.get(str(get(part, "type")), "")
+    id = get(part, key)
+    return part if not isinstance(id, str) or _ID.fullmatch(id) else with_keys(part, **{key: made_id(id)})
+
+
+def _with_parts(wire: Any, parts: list[Any]) -> Any:
+    """Return a message with other parts; the very message where they are the same."""
+    said = _parts_of(wire)
+    is_same = len(parts) == len(said) and all(map(operator.is_, parts, said))
+    return wire if is_same else with_keys(wire, content=parts)
 
 
 def _without_blanks(wire: Any) -> Any:
@@ -245,9 +239,7 @@ def _without_blanks(wire: Any) -> Any:
     parts = [part for part in map(_result_without_blanks, content) if not _is_blank(part)]
     while get(wire, "role") == "assistant" and parts and get(parts[-1], "type") in _THOUGHTS:
         parts.pop()
-    if len(parts) == len(content) and all(map(operator.is_, parts, content)):
-        return wire if parts else None
-    return {**(as_dict(wire) or {}), "content": parts} if parts else None
+    return _with_parts(wire, parts) if parts else None
 
 
 def _is_blank(part: Any) -> bool:
@@ -255,10 +247,8 @@ def _is_blank(part: Any) -> bool:
 
 
 def _result_without_blanks(part: Any) -> Any:
-    content = get(part, "content") if get(part, "type") == "tool_result" else None
-    if not isinstance(content, list | tuple) or not any(map(_is_blank, content)):
-        return part
-    return {**(as_dict(part) or {}), "content": [inner for inner in content if not _is_blank(inner)]}
+    is_result = get(part, "type") == "tool_result"
+    return _with_parts(part, [one for one in _parts_of(part) if not _is_blank(one)]) if is_result else part
 
 
 def _with_system_in_place(written: Sequence[Any]) -> list[Any]:
@@ -272,14 +262,14 @@ def _with_system_in_place(written: Sequence[Any]) -> list[Any]:
         if get(wire, "role") == "system":
             follows = placed and (get(placed[-1], "role") == "user" or _calls_hosted(placed[-1]))
             if not follows or get(behind, "role") not in ("assistant", None):
-                wire = {**(as_dict(wire) or {}), "role": "user"}
+                wire = with_keys(wire, role="user")
         placed.append(wire)
     return placed
 
 
 def _with_opening(written: list[Any]) -> list[Any]:
     """Return messages that begin with a user, or with a compaction, before which nothing may stand."""
-    opens = written and get(written[0], "role") == "assistant" and not _is_compacted(written[0])
+    opens = written and get(written[0], "role") == "assistant" and not _begins_with(written[0], "compaction")
     return [{"role": "user", "content": OPENING}, *written] if opens else written
 
 
@@ -296,9 +286,8 @@ def _with_thoughts(written: list[Any], said: Sequence[Any]) -> list[Any]:
         calls = [str(get(part, "id")) for part in _parts_of(written[first], "tool_use")]
         thoughts = next((lent[call] for call in calls if call in lent), None)
         if thoughts is not None and not _begins_with_thoughts(written[first]):
-            wire = as_dict(written[first]) or {}
-            mended = {**wire, "content": [*copy_json(thoughts), *wire["content"]]}
-            return [*written[:first], mended, *written[first + 1 :]]
+            content = [*copy_json(thoughts), *get(written[first], "content")]
+            return [*written[:first], with_keys(written[first], content=content), *written[first + 1 :]]
     return written
 
 
@@ -329,31 +318,28 @@ def _turns(messages: Sequence[Any]) -> Iterator[list[int]]:
         yield turn
 
 
-def _parts_of(message: Any, kind: str) -> list[Any]:
-    content = get(message, "content")
+def _parts_of(holder: Any, kind: str | None = None) -> Sequence[Any]:
+    """Return the parts of a message or a result, of one kind if it is given; a text has none."""
+    content = get(holder, "content")
     parts = content if isinstance(content, list | tuple) else ()
-    return [part for part in parts if get(part, "type") == kind]
+    return parts if kind is None else [part for part in parts if get(part, "type") == kind]
 
 
 def _calls_hosted(message: Any) -> bool:
     return get(message, "role") == "assistant" and bool(_parts_of(message, "server_tool_use"))
 
 
+def _begins_with(message: Any, *kinds: str) -> bool:
+    return get(next(iter(_parts_of(message)), None), "type") in kinds
+
+
 def _begins_with_thoughts(message: Any) -> bool:
-    content = get(message, "content")
-    return isinstance(content, list | tuple) and get(next(iter(content), None), "type") in _THOUGHTS
-
-
-def _is_compacted(message: Any) -> bool:
-    content = get(message, "content")
-    return isinstance(content, list | tuple) and get(next(iter(content), None), "type") == "compaction"
+    return _begins_with(message, *_THOUGHTS)
 
 
 def _thoughts_of(message: Any) -> list[dict[str, Any]]:
     """Return the thoughts with which a message begins."""
-    content = get(message, "content")
-    parts = content if isinstance(content, list | tuple) else ()
-    found = takewhile(lambda part: get(part, "type") in _THOUGHTS, parts)
+    found = takewhile(lambda part: get(part, "type") in _THOUGHTS, _parts_of(message))
     return [plain(dict(as_dict(part) or {}), "") for part in found]
 
 
@@ -434,34 +420,44 @@ def _write(group: Sequence[Msg]) -> dict[str, Any] | None:
 
 
 def _write_block(block: Block, role: str) -> dict[str, Any] | None:
-    noted = remark_of(block, OF)
-    if not noted:
-        block = in_common(block)
-    kind = block.get("type")
+    noted, kind = remark_of(block, OF), str(block.get("type"))
     if kind == "tool_result":
         return _write_result(block, noted)
     if kind == "thinking" and not noted:
         return None
     if kind in _KEYS:
-        return assemble({key: copy_json(block[key]) for key in _KEYS[str(kind)]}, noted)
+        return assemble({key: copy_json(block[key]) for key in _KEYS[kind]}, noted)
     if noted and kind == WRAPPED:
         return dict(copy_json(block[WRAPPED]))
-    if noted or (form_name_of(block) is None and _is_known(str(kind))):
-        return {key: copy_json(value) for key, value in block.items() if key != REMARK}
+    if noted or (kind.endswith("_tool_result") and form_name_of(block) is None):
+        return _bare(block)
+    return part_of(block, role, _WORDS)
+
+
+def _bare(block: Block) -> dict[str, Any]:
+    return {key: copy_json(value) for key, value in block.items() if key != REMARK}
+
+
+def _write_own(block: Block, _role: str) -> dict[str, Any] | None:
+    return _bare(block) if form_name_of(block) is None else None
+
+
+def _write_file(block: Block, role: str) -> dict[str, Any] | None:
+    file = block.get("file")
+    source = source_of(str(file.get("file_data") or "")) if isinstance(file, Mapping) else {}
+    is_document = role == "user" and source.get("media_type") == "application/pdf"
+    return {"type": "document", "source": source} if is_document else None
+
+
+def _write_image(block: Block, role: str) -> dict[str, Any] | None:
     source = _source_of(block)
-    if kind == "file" and isinstance(block.get("file"), Mapping):  # as chat dicts have it
-        source = source_of(str(block["file"].get("file_data") or ""))
-        if role == "user" and source.get("media_type") == "application/pdf":
-            return {"type": "document", "source": source}
-    elif kind == "image" and role == "user" and url_of(source) is not None:
-        # How finely to look at it is for OpenAI alone.
-        held = {"source": {key: value for key, value in source.items() if key != "detail"}}
-        return {key: copy_json(held.get(key, value)) for key, value in block.items() if key != REMARK}
-    return {"type": "text", "text": told(block)}
+    if role != "user" or url_of(source) is None:
+        return None
+    # How finely to look at it is for OpenAI alone.
+    return _bare({**block, "source": {key: value for key, value in source.items() if key != "detail"}})
 
 
-def _is_known(kind: str) -> bool:
-    return kind in _KINDS or kind.endswith("_tool_result")
+_WORDS: Words = {**dict.fromkeys(_KINDS, _write_own), "file": _write_file, "image": _write_image}
 
 
 def _write_result(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from context_compressor.messages.foreign import held_in
+from context_compressor.messages.kinds import held_in
 from context_compressor.messages.msg import Block, Msg
 
 _KIND = "compaction"

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from context_compressor.errors import InvalidStateError
 from context_compressor.messages import hosted
 from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
+from context_compressor.messages.remark import is_legacy_result
 from context_compressor.messages.repair import (
     arguments_line,
     hosted_placeholder,
@@ -36,7 +37,6 @@ from context_compressor.messages.repair import (
     without_empty_calls,
     wrapped_arguments,
 )
-from context_compressor.messages.wire import is_legacy_result
 
 _MADE_ID_CHARACTERS = 9
 """Mistral accepts call ids of just so many letters and digits; OpenAI refuses those above 40."""

@@ -10,7 +10,7 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages import anthropic, responses
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.wire import among_of
+from context_compressor.messages.remark import among_of
 
 
 def _each_alone(items: Sequence[Any]) -> list[list[Any]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from context_compressor.messages.foreign import ITEM, held_in, told
+from context_compressor.messages.kinds import ITEM, WRAPPED, held_in, told
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.wire import WRAPPED, block_extra, form_remark, without_extra_key
+from context_compressor.messages.remark import like, remark_in, without_extra
 
 _CALLS = {
     **dict.fromkeys(("server_tool_use", "mcp_tool_use"), "id"),  # Anthropic's
@@ -53,7 +53,7 @@ def is_hosted(block: Block) -> bool:
 
 def caller_of(block: Block) -> str | None:
     """Return the id of the call of a hosted tool, mostly a program, that made the call in a block."""
-    caller = block.get("caller") or block_extra(block).get("caller")
+    caller = block.get("caller") or remark_in(block).get("extra", {}).get("caller")
     held = caller if isinstance(caller, Mapping) else {}
     return _id_in(held, "tool_id" if "tool_id" in held else "caller_id")
 
@@ -120,7 +120,7 @@ def missing_result(call: Block, text: str) -> Block:
         made |= {"content": content, "provider_name": held.get("provider_name")}
     if call.get("type") in (WRAPPED, ITEM):
         made = {"type": call["type"], call["type"]: made}
-    return made | form_remark(call)
+    return made | like(call)
 
 
 def _wire_name(held: Mapping[str, Any], name: str) -> str:
@@ -141,7 +141,7 @@ def _id_in(held: Mapping[str, Any], key: str | None) -> str | None:
 
 def _without_caller(block: Block) -> Block:
     bare = {key: value for key, value in block.items() if key != "caller"}
-    return without_extra_key(bare, "caller") if "caller" in block_extra(bare) else bare
+    return without_extra(bare, "caller") if "caller" in remark_in(bare).get("extra", ()) else bare
 
 
 # Skeletons: calls and results without their contents
@@ -156,7 +156,7 @@ def skeletons_of(msg: Msg) -> list[Block]:
             kept = ("type", *dict.fromkeys((*_CALLS.values(), "tool_use_id")), "name", "tool_name", "caller")
             bare = {key: held[key] for key in kept if key in held}
             kind = block["type"]
-            found.append((bare if held is block else {"type": kind, kind: bare}) | form_remark(block))
+            found.append((bare if held is block else {"type": kind, kind: bare}) | like(block))
         elif (caller := caller_of(block)) is not None:
             found.append({"type": "caller", "caller": {"tool_id": caller}})
     return found

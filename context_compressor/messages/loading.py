@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from context_compressor.messages.foreign import held_in
 from context_compressor.messages.hosted import called_in
+from context_compressor.messages.kinds import held_in
 from context_compressor.messages.msg import Msg, tool_calls
 
 _REFERENCE = "tool_reference"

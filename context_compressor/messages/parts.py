@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import Block, Msg, copy_json
+from context_compressor.messages.remark import text_block_like
 from context_compressor.messages.text import dump_sendable
-from context_compressor.messages.wire import text_block_like
 
 PartPath = tuple[int, ...]
 """Where a part stands.

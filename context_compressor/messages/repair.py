@@ -10,11 +10,10 @@ import json
 import operator
 from typing import Any
 
-from context_compressor.messages.chat.blocks import block_to_part
+from context_compressor.messages.chat import block_to_part
 from context_compressor.messages.hosted import missing_result
 from context_compressor.messages.msg import Block, Msg, copy_json, tool_calls
-from context_compressor.messages.responses import answer_of
-from context_compressor.messages.wire import (
+from context_compressor.messages.remark import (
     among_of,
     content_form,
     extra_of,
@@ -26,6 +25,7 @@ from context_compressor.messages.wire import (
     without_content_form,
     without_extra,
 )
+from context_compressor.messages.responses import answer_of
 
 MISSING_RESULT = "[No result was recorded for this call.]"
 """Output of the placeholder that answers a call whose result never came."""
@@ -152,7 +152,11 @@ def without_empty_calls(msg: Msg) -> Msg:
     """
     extra = extra_of(msg.metadata)
     empty = [key for key in ("tool_calls", "function_call") if key in extra and not extra[key]]
-    return without_extra(msg, empty) if empty else msg
+    if not empty:
+        return msg
+    other = msg.copy()
+    other.metadata = without_extra(other.metadata or {}, *empty)
+    return other
 
 
 def with_result_content(msg: Msg, results: list[Block]) -> Msg:

@@ -2,7 +2,7 @@
 
 What a model gives in one go, reasoning, words, calls, is a run of items, and one message here: a reasoning
 item and what follows it are refused without each other. Outputs of calls and what others say are a message
-each. What blocks cannot say goes into the remark (`wire`), which says `of: "responses"`. Items that are not
+each. What blocks cannot say goes into the remark (`remark`), which says `of: "responses"`. Items that are not
 known are carried along in the run in which they stand.
 """
 
@@ -13,32 +13,38 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.messages.foreign import ITEM, in_common, refuse_foreign, refuse_foreign_part, told
+from context_compressor.messages.kinds import (
+    ITEM,
+    WRAPPED,
+    Words,
+    data_of_part,
+    part_of,
+    refuse_foreign,
+)
 from context_compressor.messages.media import source_of, url_of
 from context_compressor.messages.msg import Block, Msg, Role, copy_json
-from context_compressor.messages.wire import (
+from context_compressor.messages.plain import (
     MOST_ID_CHARACTERS,
-    REMARK,
-    WRAPPED,
     arguments_text,
     as_dict,
     as_list,
-    assemble,
     check_messages,
     get,
     made_id,
     parse_arguments,
     plain,
-    remark_of,
-    remember,
+    with_keys,
     wrong,
 )
+from context_compressor.messages.remark import REMARK, assemble, noted_as, remark_of, remember
 
 OF: Final = "responses"
 
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
-_CALL_KEYS = ("type", "call_id", "name", "arguments")
-_CUSTOM_KEYS = ("type", "call_id", "name", "input")
+_CALL_KEYS = {
+    "function_call": ("type", "call_id", "name", "arguments"),
+    "custom_tool_call": ("type", "call_id", "name", "input"),
+}
 _OUTPUTS = {
     **{f"{tool}_call": f"{tool}_call_output" for tool in ("function", "custom_tool", "computer")},
     **{f"{tool}_call": f"{tool}_call_output" for tool in ("local_shell", "shell", "apply_patch")},
@@ -164,23 +170,19 @@ def _read_said(data: dict[str, Any]) -> Msg:
         noted["role"] = role
     if isinstance(content, str):
         if role != "assistant":
-            return Msg(kind, content, kind, _remark(noted))
-        noted |= {_SAID: "string"}
-        return Msg(kind, [{"type": "text", "text": content} | (_remark(noted) or {})], kind)
+            return Msg(kind, content, kind, noted_as(OF, noted) or None)
+        said = noted_as(OF, {**noted, _SAID: "string"})
+        return Msg(kind, [{"type": "text", "text": content} | said], kind)
     if not isinstance(content, list | tuple):
         raise wrong("content", "a string or a list of parts", content)
     blocks = [_read_part(part, f"content[{number}]") for number, part in enumerate(content)]
     if role != "assistant":
-        return Msg(kind, blocks, kind, _remark(noted))
+        return Msg(kind, blocks, kind, noted_as(OF, noted) or None)
     if not blocks:  # nothing that could bear the remark
         blocks = [{"type": "text", "text": "", REMARK: {"of": OF, "content": "empty"}}]
     first = dict(blocks[0].get(REMARK) or {"of": OF})
     blocks[0] = {**blocks[0], REMARK: {**first, _SAID: "parts", "item": noted}}
     return Msg(kind, blocks, kind)
-
-
-def _remark(noted: dict[str, Any]) -> dict[str, Any] | None:
-    return {REMARK: {"of": OF, **noted}} if noted else None
 
 
 _TEXTS = ("input_text", "output_text", "text")
@@ -189,58 +191,78 @@ _SCREENSHOT = "computer_screenshot"
 _FILE_KEYS = ("filename", "file_data", "file_id")
 
 
+def _noted(data: Mapping[str, Any], keys: Sequence[str], path: str = "", **beside: Any) -> Block:
+    """Return what is noted of a part or an item whose content stands under some keys."""
+    return noted_as(OF, {"part": data["type"], **remember(data, keys, keys, path), **beside})
+
+
+def _string(data: Mapping[str, Any], key: str, path: str = "") -> str:
+    value = data.get(key)
+    if not isinstance(value, str):
+        raise wrong(f"{path}{key}", "a string", value)
+    return value
+
+
 def _read_part(part: object, path: str) -> Block:
-    found = as_dict(part)
-    if found is None:
-        raise wrong(path, "a dict", part)
-    refuse_foreign_part(found, OF, path)
-    data: dict[str, Any] = plain(dict(found), path)
+    data, at = data_of_part(part, path, OF), f"{path}."
     kind = data.get("type")
     if kind in _TEXTS:
-        if not isinstance(data.get("text"), str):
-            raise wrong(f"{path}.text", "a string", data.get("text"))
-        noted = {"part": kind} | remember(data, ("type", "text"), ("type", "text"), f"{path}.")
-        return {"type": "text", "text": data["text"], REMARK: {"of": OF, **noted}}
+        return {"type": "text", "text": _string(data, "text", at)} | _noted(data, ("type", "text"), at)
     if kind == "input_image" and isinstance(data.get("image_url"), str):
-        noted = {"part": kind} | remember(data, ("type", "image_url"), ("type", "image_url"), f"{path}.")
-        return {"type": "image", "source": source_of(data["image_url"]), REMARK: {"of": OF, **noted}}
+        source = source_of(data["image_url"])
+        return {"type": "image", "source": source} | _noted(data, ("type", "image_url"), at)
     if kind == "input_file" and isinstance(data.get("file_data"), str):
         file = {key: data[key] for key in _FILE_KEYS if key in data}
-        noted = {"part": kind} | remember(data, ("type", *file), ("type", *file), f"{path}.")
-        return {"type": "file", "file": file, REMARK: {"of": OF, **noted}}
+        return {"type": "file", "file": file} | _noted(data, ("type", *file), at)
     return {"type": WRAPPED, WRAPPED: data, REMARK: {"of": OF}}
 
 
 def _write_part(block: Block, role: str, *, is_output: bool = False) -> dict[str, Any]:
-    noted = remark_of(block, OF)
-    if noted and block.get("type") == WRAPPED:
+    noted, kind = remark_of(block, OF), block.get("type")
+    if noted and kind == WRAPPED:
         held = block[WRAPPED]
         if held.get("type") == _SCREENSHOT and not is_output:  # its call is gone
             image = {key: held[key] for key in ("image_url", "file_id") if held.get(key) is not None}
             return {"type": "input_image", **image, "detail": "auto"}
         return dict(copy_json(held))
-    if not noted:
-        block = in_common(block)
-    kind, file = block.get("type"), block.get("file")
-    if kind == "text":
-        part = noted.get("part")
-        if part not in _TEXTS:
-            part, noted = _kind_of_text(role), {}
-        return assemble({"type": part, "text": block["text"]}, noted)
-    url = url_of(block["source"]) if isinstance(block.get("source"), dict) else None
-    may_show = bool(noted) or role != "assistant"
-    if kind == "image" and url is not None and may_show:
-        return assemble({"type": "input_image", "image_url": url}, noted)
-    if kind == "file" and isinstance(file, dict) and {"file_data", "file_id"} & file.keys() and may_show:
-        held = {key: file[key] for key in _FILE_KEYS if key in file}
-        return assemble({"type": "input_file", **held}, noted)
-    if kind == "refusal" and role == "assistant" and isinstance(block.get("refusal"), str):
-        return {"type": "refusal", "refusal": block["refusal"]}
-    return {"type": _kind_of_text(role), "text": told(block)}
+    if kind == "text" and noted.get("part") in _TEXTS:
+        return assemble({"type": noted["part"], "text": block["text"]}, noted)
+    if noted and kind in ("image", "file") and (part := _WORDS[kind](block, "user")):
+        return assemble(part, noted)  # the assistant's, too, if it was read as such
+    return part_of(block, role, _WORDS, _type_of_text(role))
 
 
-def _kind_of_text(role: str) -> str:
+def _type_of_text(role: str) -> str:
     return "output_text" if role == "assistant" else "input_text"
+
+
+def _write_text(block: Block, role: str) -> dict[str, Any]:
+    return {"type": _type_of_text(role), "text": block["text"]}
+
+
+def _write_image(block: Block, role: str) -> dict[str, Any] | None:
+    url = url_of(block["source"]) if isinstance(block.get("source"), dict) else None
+    return None if url is None or role == "assistant" else {"type": "input_image", "image_url": url}
+
+
+def _write_file(block: Block, role: str) -> dict[str, Any] | None:
+    held = block.get("file")
+    file = {key: held[key] for key in _FILE_KEYS if key in held} if isinstance(held, dict) else {}
+    is_known = {"file_data", "file_id"} & file.keys() and role != "assistant"
+    return {"type": "input_file", **file} if is_known else None
+
+
+def _write_refusal(block: Block, role: str) -> dict[str, Any] | None:
+    is_said = role == "assistant" and isinstance(block.get("refusal"), str)
+    return {"type": "refusal", "refusal": block["refusal"]} if is_said else None
+
+
+_WORDS: Words = {
+    "text": _write_text,
+    "image": _write_image,
+    "file": _write_file,
+    "refusal": _write_refusal,
+}
 
 
 # Calls and their outputs
@@ -251,58 +273,45 @@ def _read_item(data: dict[str, Any], kind: str, tool_names: dict[str, str]) -> B
     if kind == "reasoning":
         summary = data.get("summary")
         parts = summary if isinstance(summary, list) else []
-        told = [part.get("text") for part in parts if isinstance(part, dict)]
-        texts = [text for text in told if isinstance(text, str)]
-        return {"type": "thinking", "thinking": "\n".join(texts), REMARK: {"of": OF, "extra": data}}
+        texts = [part.get("text") for part in parts if isinstance(part, dict)]
+        thought = "\n".join(text for text in texts if isinstance(text, str))
+        return {"type": "thinking", "thinking": thought} | noted_as(OF, {"extra": data})
     if kind == "image_generation_call" and isinstance(data.get("result"), str):
         source = {"type": "base64", "media_type": "image/png", "data": data["result"]}
-        noted = {"part": kind} | remember(data, ("type", "result"), ("type", "result"), "")
-        return {"type": "image", "source": source, REMARK: {"of": OF, **noted}}
-    if not (isinstance(call_id, str) and kind.endswith("_call")):
-        if kind in ("function_call", "custom_tool_call"):
-            raise wrong("call_id", "a string", call_id)
+        return {"type": "image", "source": source} | _noted(data, ("type", "result"))
+    keys = _CALL_KEYS.get(kind)
+    if keys is not None:
+        call_id = _string(data, "call_id")
+        name, text = (_string(data, key) for key in keys[2:])
+        is_text = kind == "custom_tool_call"
+        said = {"input": {"input": text}} if is_text else {"input": parse_arguments(text), "raw_input": text}
+        remark = _noted(data, keys)
+    elif not (isinstance(call_id, str) and kind.endswith("_call")):
         return {"type": ITEM, ITEM: data}
-    block: Block = {"type": "tool_use", "id": call_id}
-    if kind in ("function_call", "custom_tool_call"):
-        keys = _CALL_KEYS if kind == "function_call" else _CUSTOM_KEYS
-        for key in keys[2:]:
-            if not isinstance(data.get(key), str):
-                raise wrong(key, "a string", data.get(key))
-        noted = remember(data, keys, keys, "")
-        text = data[keys[3]]
-        name = data["name"]
-        if kind == "custom_tool_call":
-            said: dict[str, Any] = {"input": {"input": text}}
-        else:
-            said = {"input": parse_arguments(text), "raw_input": text}
     else:
-        named = ("type", "call_id", "id", "status", "caller")
+        beside = {key: data[key] for key in ("id", "status", "caller") if key in data}
         name = kind.removesuffix("_call")
-        said = {"input": {key: value for key, value in data.items() if key not in named}}
-        noted = {"keys": list(data), "extra": {key: data[key] for key in named[2:] if key in data}}
+        said = {"input": {key: data[key] for key in data if key not in ("type", "call_id", *beside)}}
+        remark = noted_as(OF, {"part": kind, "keys": list(data), "extra": beside})
     tool_names[call_id] = name
-    return block | {"name": name} | said | {REMARK: {"of": OF, "part": kind, **noted}}
+    return {"type": "tool_use", "id": call_id, "name": name} | said | remark
 
 
 def _read_output(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
-    key = _call_key(data, data["type"])
-    call_id, output = data[key], data.get("output")
-    name = tool_names.get(call_id, "tool")
-    keys = ("type", key, "output")
-    noted = {"part": data["type"]} | remember(data, keys, keys, "")
-    if key != _usual_key(data["type"]):
-        noted["names"] = key
+    key, output = _call_key(data, data["type"]), data.get("output")
+    noted: dict[str, Any] = {} if key == _usual_key(data["type"]) else {"names": key}
+    name = tool_names.get(data[key], "tool")
     shown: Any = output
     if isinstance(output, list):
         shown = [_read_output_part(part, f"output[{number}]") for number, part in enumerate(output)]
     elif isinstance(output, dict):  # a screenshot
         shown, noted["content"] = [_read_part(output, "output")], "dict"
-    elif not isinstance(output, str):
-        if output is not None:
-            raise wrong("output", "a string or a list of parts", output)
+    elif output is None:
         shown, noted["content"] = "", "null" if "output" in data else "absent"
-    block = {"type": "tool_result", "id": call_id, "name": name, "output": shown}
-    return Msg(name, [block | {REMARK: {"of": OF, **noted}}], "system")
+    elif not isinstance(output, str):
+        raise wrong("output", "a string or a list of parts", output)
+    block = {"type": "tool_result", "id": data[key], "name": name, "output": shown}
+    return Msg(name, [block | _noted(data, ("type", key, "output"), **noted)], "system")
 
 
 def _read_output_part(part: object, path: str) -> Block:
@@ -310,8 +319,8 @@ def _read_output_part(part: object, path: str) -> Block:
     if not (isinstance(part, dict) and all(isinstance(part.get(key), str) for key in _PRINTED)):
         return _read_part(part, path)
     key = max(_PRINTED, key=lambda key: len(part[key]))
-    noted = remember(part, (key,), (key,), f"{path}.")
-    return {"type": "text", "text": part[key], REMARK: {"of": OF, "part": key, **noted}}
+    remark = noted_as(OF, {"part": key, **remember(part, (key,), (key,), f"{path}.")})
+    return {"type": "text", "text": part[key]} | remark
 
 
 # Writing
@@ -330,7 +339,7 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
     """Return a request's items with what only a view needs: no message has an empty list of parts."""
     blank = {"type": "output_text", "text": "", "annotations": []}
     return [
-        {**(as_dict(item) or {}), "content": [dict(blank)]}
+        with_keys(item, content=[dict(blank)])
         if get(item, "content") == [] and get(item, "role") == "assistant"
         else _with_fit_id(item)
         for item in written
@@ -344,7 +353,7 @@ def _with_fit_id(item: Any) -> Any:
     id = get(item, key)
     if not isinstance(id, str) or 0 < len(id) <= MOST_ID_CHARACTERS:
         return item
-    return {**(as_dict(item) or {}), key: made_id(id)}
+    return with_keys(item, **{key: made_id(id)})
 
 
 def _write_message(msg: Msg) -> Iterator[dict[str, Any]]:
@@ -404,6 +413,7 @@ def _write_said(blocks: Sequence[Block]) -> dict[str, Any]:
 
 def _write_call(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:
     kind = noted.get("part", "function_call")
+    said: dict[str, Any]
     if kind == "function_call":
         said = {"name": block["name"], "arguments": arguments_text(block)}
     elif kind == "custom_tool_call":

@@ -6,6 +6,7 @@ from typing import Any
 
 from context_compressor.messages.hosted import skeletons_of
 from context_compressor.messages.msg import Block, Msg, Role, tool_calls, tool_results
+from context_compressor.messages.remark import REMARK, is_legacy_result, legacy_result_metadata
 from context_compressor.messages.repair import (
     arguments_line,
     is_empty_assistant,
@@ -15,7 +16,6 @@ from context_compressor.messages.repair import (
     with_refusal_as_text,
     wrapped_arguments,
 )
-from context_compressor.messages.wire import REMARK, is_legacy_result, legacy_result_metadata
 
 _SAID = "."
 """Stands for whatever a message says."""

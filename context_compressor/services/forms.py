@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
-from context_compressor.messages.chat import as_list, from_openai, to_openai
+from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.msg import Block, Msg, Role, check_json, copy_json
+from context_compressor.messages.plain import as_list
 
 _KEY = "service"
 """The key in a message's metadata under which stands what it was given as: `as`, and `data` of an object."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from context_compressor.errors import InvalidArgumentError, check_members
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import plain_texts
+from context_compressor.messages.remark import beside, beside_content
 from context_compressor.messages.text import dump_sendable
-from context_compressor.messages.wire import beside, beside_content
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 
 

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from context_compressor.messages.chat import without_remark, without_request_metadata
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Block
+from context_compressor.messages.plain import without_request_metadata
+from context_compressor.messages.remark import without_remark
 
 ImageFormula = Callable[[int, int, bool, int | None], int]
 """Tokens of an image of a width and a height in pixels, with `detail: "low"` or without, and the most pixels

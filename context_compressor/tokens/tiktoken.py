@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.messages.chat import (
-    as_list,
-    from_openai,
+from context_compressor.messages.chat import from_openai
+from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.plain import as_list
+from context_compressor.messages.remark import (
+    beside,
+    beside_content,
+    form_name_of,
     is_legacy_result,
     sends_name,
 )
-from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.wire import beside, beside_content, form_name_of
 from context_compressor.tokens.counter import TOLD, MessageTokens, TokenCounter, is_text, written_arguments
 from context_compressor.tokens.media import (
     ImageFormula,

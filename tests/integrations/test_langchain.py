@@ -38,7 +38,7 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations import langchain
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages, to_wire
-from context_compressor.messages.wire import SENT_BESIDE
+from context_compressor.messages.plain import SENT_BESIDE
 from tests.support.markdown import blocks
 from tests.support.model_server import (
     ModelServer,

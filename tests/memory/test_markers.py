@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from context_compressor import TiktokenCounter, compress_messages, from_anthropic, from_openai, to_openai
-from context_compressor.messages.chat import split_markers
+from context_compressor.messages.markers import split_markers
 from tests.memory.scripted import (
     assistant,
     call,

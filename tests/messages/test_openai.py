@@ -20,19 +20,18 @@ from pydantic import BaseModel
 from context_compressor import messages
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.messages.chat import (
+from context_compressor.messages.chat import from_openai, to_openai
+from context_compressor.messages.msg import Msg, is_instruction
+from context_compressor.messages.plain import parse_arguments
+from context_compressor.messages.remark import (
     extra_of,
     extras_of_call,
     form_of,
-    from_openai,
     is_legacy_result,
     metadata_with,
-    parse_arguments,
     sends_name,
-    to_openai,
     without_remark,
 )
-from context_compressor.messages.msg import Msg, is_instruction
 from tests.support import strategies
 from tests.support.recordings import DIRECTORY, requires_recordings, sessions
 
@@ -942,8 +941,7 @@ def test_nobody_else_reads_the_remark() -> None:
     """What forms keep for themselves only their own modules know."""
     package = Path(messages.__file__).parent.parent
     room = package / "messages"
-    codecs = [room / name for name in ("wire.py", "anthropic.py", "responses.py")]
-    own = [*codecs, *(room / "chat").rglob("*.py")]
+    own = [room / f"{name}.py" for name in ("remark", "markers", "chat", "anthropic", "responses")]
     others = [path for path in package.rglob("*.py") if path not in own]
     reading = re.compile(r"\bremark_of\b|\bREMARK\]|metadata\[.openai.\]")
     assert [path for path in others if reading.search(path.read_text(encoding="utf-8"))] == []

@@ -27,9 +27,9 @@ from agentscope.message import (
 )
 from pydantic import AnyUrl
 
-from context_compressor.messages.chat.blocks import part_to_block
+from context_compressor.messages.chat import part_to_block
 from context_compressor.messages.media import media_type_of, url_of
-from context_compressor.messages.wire import SENT_BESIDE
+from context_compressor.messages.plain import SENT_BESIDE
 
 Dict = dict[str, Any]
 Block = TextBlock | ThinkingBlock | DataBlock | HintBlock | ToolCallBlock | ToolResultBlock

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from context_compressor.errors import SummarizerError
 from context_compressor.integrations.asked import Said
 from context_compressor.messages.forms import FormName
-from context_compressor.messages.wire import get
+from context_compressor.messages.plain import get
 
 Dict = dict[str, Any]
 

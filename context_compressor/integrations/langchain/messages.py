@@ -26,7 +26,7 @@ from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.forms import Form
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import leaves_of
-from context_compressor.messages.wire import SENT_BESIDE, unsaid
+from context_compressor.messages.plain import SENT_BESIDE, unsaid
 
 Wire = dict[str, Any]
 

@@ -19,7 +19,7 @@ from context_compressor.integrations.openai_agents.tools import others_of, read_
 from context_compressor.integrations.openai_agents.turns import Turn, current, enter
 from context_compressor.integrations.options import KeyedOptions, make_conversations
 from context_compressor.memory.reporting import CompressionStats
-from context_compressor.messages.wire import get
+from context_compressor.messages.plain import get
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from context_compressor.core.labels import is_segment_text
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
 from context_compressor.integrations.pydantic_ai.contents import content_of, dumped, part_of, reply_part_of
 from context_compressor.messages.anthropic import OPENING
-from context_compressor.messages.wire import SENT_BESIDE
+from context_compressor.messages.plain import SENT_BESIDE
 
 Dict = dict[str, Any]
 

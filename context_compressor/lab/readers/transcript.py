@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from context_compressor.lab.readers.session import UnreadableError
-from context_compressor.messages.chat.blocks import block_to_part
+from context_compressor.messages.chat import block_to_part
 
 Part = dict[str, Any]
 API_ERRORS = "errors of an API"

@@ -1,14 +1,22 @@
-"""What a form has no word for: what nothing here reads is refused by name, blocks of other forms are told."""
+"""Kinds of blocks by form: what a form has a word for; all else is told as a text, or refused by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.media import url_of
 from context_compressor.messages.msg import Block
-from context_compressor.messages.wire import MISSING, REMARK, WRAPPED, wrong
+from context_compressor.messages.plain import MISSING, as_dict, plain, wrong
+from context_compressor.messages.remark import REMARK
+
+WRAPPED = "openai_part"
+"""Type of the block that holds a part which, unwrapped, would be taken for something else."""
+ITEM = "responses_item"
+"""Type of the block of an item of the Responses API that is carried along."""
+
+# What is refused
 
 _BEDROCK, _GEMINI, _VERCEL = "Bedrock's Converse API", "Gemini's API", "Vercel's AI SDK"
 _GOOSE = "Goose's sessions"
@@ -104,21 +112,26 @@ def _unread(place: str, name: str, form: str) -> InvalidMessageError:
     )
 
 
+def data_of_part(part: object, path: str, form: str) -> dict[str, Any]:
+    """Return an independent copy of a part of content.
+
+    Raises:
+        InvalidMessageError: it is no dict, or is of another form.
+    """
+    found = as_dict(part)
+    if found is None:
+        raise wrong(path, "a dict", part)
+    refuse_foreign_part(found, form, path)
+    return dict(plain(dict(found), path))
+
+
 # Blocks of another form
 
-ITEM = "responses_item"
-"""Type of the block of an item of the Responses API that is carried along."""
+Words = Mapping[str, Callable[[Block, str], dict[str, Any] | None]]
+"""Of each kind of block that a form has a word for the part that it is there, said by a role; None: none."""
 _NAMES = (
-    "title",
-    "name",
-    "tool_name",
-    "filename",
-    "url",
-    "file_url",
-    "file_id",
-    "source",
-    "query",
-    "server_label",
+    *("title", "name", "tool_name", "server_label", "filename"),
+    *("url", "file_url", "file_id", "source", "query"),
 )
 """Keys that say which one a block is."""
 _SAID = ("text", "content", "refusal", "output", "logs", "stdout", "stderr")
@@ -126,7 +139,18 @@ _SAID = ("text", "content", "refusal", "output", "logs", "stdout", "stderr")
 _MOST_NAMES, _MOST_CHARACTERS = 6, 200
 
 
-def in_common(block: Block) -> Block:
+def part_of(block: Block, role: str, words: Words, text: str = "text") -> dict[str, Any]:
+    """Return a block that was not read in a form as a part of it; a text tells what the form has no word for.
+
+    `text`: the type of a part that is a text there.
+    """
+    common = _in_common(block)
+    write = words.get(str(common.get("type")))
+    part = None if write is None else write(common, role)
+    return {"type": text, "text": told(common)} if part is None else part
+
+
+def _in_common(block: Block) -> Block:
     """Return a block that one form has a word of its own for as one that others have one for, too."""
     held = held_in(block)
     if held.get("type") == "computer_screenshot" and isinstance(held.get("image_url"), str):
