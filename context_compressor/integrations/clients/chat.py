@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from context_compressor.integrations.asked import Said
@@ -14,14 +14,16 @@ from context_compressor.integrations.clients.wire import (
     Dict,
     Heard,
     Reader,
+    Wire,
+    as_object,
     changed,
     check_free,
     less,
-    listed,
     plain,
     summed,
 )
 from context_compressor.messages.forms import FormName
+from context_compressor.messages.wire import get
 from context_compressor.summarizers.openai import read_completion
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
@@ -35,39 +37,13 @@ _OF_ANSWER = (
 CUT_OFF = ("length", "content_filter")
 
 
-class ChatRequests:
+class ChatRequests(Wire):
     """What chat dicts are in a request and in a list, whoever's API takes them."""
 
     form: FormName = "chat"
-    call_key = "id"
-    shows_media = True
-
-    def said(self, request: Mapping[str, Any]) -> list[Any] | None:
-        return listed(request.get("messages"))
-
-    def passing(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return request
-
-    def system(self, request: Mapping[str, Any]) -> Any:  # noqa: ARG002
-        return None
 
     def takes_tools(self, request: Mapping[str, Any]) -> bool:
         return (request.get("n") or 1) == 1 and not request.get("functions")
-
-    def named(self, request: Mapping[str, Any]) -> set[str]:
-        tools = [plain(tool) for tool in request.get("tools") or ()]
-        return {str((tool.get("function") or tool.get("custom") or {}).get("name")) for tool in tools}
-
-    def request(
-        self, request: Mapping[str, Any], messages: list[Any], schemas: Sequence[Any], is_last: bool
-    ) -> Dict:
-        sent = {**request, "messages": messages}
-        own = list(request.get("tools") or ())
-        if schemas and not (is_last and own):
-            sent["tools"] = [*own, *schemas]
-            if is_last:
-                sent["tool_choice"] = "none"
-        return sent
 
     def apart(self, request: Mapping[str, Any]) -> Dict:
         return less(request, *_OF_ANSWER, "messages", "tools", "functions")
@@ -90,20 +66,8 @@ class ChatRequests:
             made[named] = room + ((kept.get("thinking") or {}).get("budget_tokens") or 0)
         return made
 
-    def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:  # noqa: ARG002
-        attached = [answer.attached for answer in answers if answer.attached is not None]
-        return [*heard.items, *_results(answers), *attached]
-
-    def beside(self, after: str, heard: Heard, answers: Sequence[Answer]) -> Beside:
-        ours = {answer.call.id for answer in answers}
-        calls = [call for call in heard.items[0]["tool_calls"] if call["id"] in ours]
-        return Beside(
-            after,
-            [call.id for call in heard.calls if call.id not in ours],
-            calls,
-            _results(answers),
-            [answer.attached for answer in answers if answer.attached is not None],
-        )
+    def results(self, answers: Sequence[Answer]) -> list[Dict]:
+        return [{"role": "tool", "tool_call_id": one.call.id, "content": one.text} for one in answers]
 
     def said_calls(self, heard: Heard) -> list[Dict]:
         return [call for item in heard.items for call in item.get("tool_calls") or ()]
@@ -161,149 +125,180 @@ def _beside_calls(message: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(key, said) for key, said in message.items() if said and key not in ("role", "tool_calls")]
 
 
-def _results(answers: Sequence[Answer]) -> list[Dict]:
-    return [{"role": "tool", "tool_call_id": one.call.id, "content": one.text} for one in answers]
-
-
-def as_said(content: Any, extra: Mapping[str, Any], calls: list[Dict]) -> Dict:
-    """Return an assistant's message as it goes back, with what a provider has beside and wants back."""
+def heard_of(
+    content: Any, extra: Mapping[str, Any], calls: list[Dict], *, is_whole: bool, tokens: object, usage: Any
+) -> Heard:
+    """Return what an assistant's message says; `extra` is what a provider has beside and wants back."""
     message: Dict = {"role": "assistant", "content": content, **extra}
-    return {**message, "tool_calls": calls} if calls else message
+    said = {**message, "tool_calls": calls} if calls else message
+    functions = [call.get("function") or call.get("custom") or {} for call in calls]
+    found = [
+        Call(call["id"], function.get("name") or "", function.get("arguments"))
+        for call, function in zip(calls, functions, strict=True)
+    ]
+    return Heard([said], found, is_whole, tokens, usage)
 
 
-def calls_of(calls: Sequence[Mapping[str, Any]]) -> list[Call]:
-    """Return the calls of a message."""
-    found = []
-    for call in calls:
-        function = call.get("function") or call.get("custom") or {}
-        found.append(Call(call["id"], function.get("name") or "", function.get("arguments")))
-    return found
+def name_of(call: Any) -> str | None:
+    """Return the name of the function that is called, if it is one."""
+    name: str | None = get(get(call, "function"), "name")
+    return name
+
+
+def ended(reason: Any) -> Any:
+    """Return why a reply ended, none of whose calls is left."""
+    return "stop" if reason == "tool_calls" else reason
 
 
 class ChatWire(ChatRequests):
     """OpenAI's chat completions."""
 
     def written(self, reply: Any) -> Said:
-        answer = read_completion(reply)
+        answer = read_completion(as_object(reply))
         spent = (answer.input_tokens, answer.output_tokens)
         return Said(answer.text, *spent, answer.finish_reason, answer.cached_tokens)
 
-    def refusal(self, reply: Any) -> str | None:  # noqa: ARG002
-        return None  # the SDK raises
+    def refusal(self, reply: Any) -> str | None:
+        error = reply.get("error") if isinstance(reply, Mapping) else None  # the SDK raises
+        return None if error is None else f"{get(error, 'code')}: {get(error, 'message') or error}"
 
     def heard(self, reply: Any) -> Heard:
-        choice = reply.choices[0] if reply.choices else None
-        if choice is None:
+        choices, usage = get(reply, "choices"), get(reply, "usage")
+        if not choices:
             return Heard([], [])
-        message, usage = choice.message, reply.usage
-        calls = [_sendable(call) for call in message.tool_calls or ()]
-        said = as_said(message.content, message.model_extra or {}, calls)
-        return Heard(
-            [said],
-            calls_of(calls),
-            choice.finish_reason not in CUT_OFF,
-            getattr(usage, "prompt_tokens", None),
-            usage,
+        message = get(choices[0], "message")
+        calls = [_sendable(call) for call in get(message, "tool_calls") or ()]
+        reason = get(choices[0], "finish_reason")
+        return heard_of(
+            get(message, "content"),
+            _extra(message),
+            calls,
+            is_whole=reason not in CUT_OFF,
+            tokens=get(usage, "prompt_tokens"),
+            usage=usage,
         )
 
     def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
         *inside, reply = replies
         if usage is not None:
-            reply = changed(reply, usage=summed(usage, reply.usage))
-        choices = [_without(choice, names) for choice in reply.choices]
+            reply = changed(reply, usage=summed(usage, get(reply, "usage")))
+        choices = [_without(choice, names) for choice in get(reply, "choices") or ()]
         for one in reversed(inside):
-            choices = [_with_lists(choice, one.choices[0].message) for choice in choices]
+            before = _extra(get(get(one, "choices")[0], "message"))
+            choices = [_with_lists(choice, before) for choice in choices]
         return changed(reply, choices=choices)
 
     def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:
         return ChatReader(names, joins_texts="response_format" not in request)
 
 
+_OF_MESSAGE = (
+    *("role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call", "parsed"),
+)
+"""Keys of an assistant's message that OpenAI knows."""
+
+
+def _extra(message: Any) -> Dict:
+    """Return what a provider has in a message, or in a piece of one, beside what OpenAI knows."""
+    found = message if isinstance(message, Mapping) else message.model_extra or {}
+    return less(found, *_OF_MESSAGE)
+
+
 def _sendable(call: Any) -> Dict:
     """Return a call as it goes back: without what the SDK's `parse` adds to it."""
-    said: Dict = plain(call)
+    said: Dict = dict(plain(call))
     function = said.get("function")
     if isinstance(function, dict):
         said["function"] = {key: function.get(key) for key in ("name", "arguments")}
-    return {key: value for key, value in said.items() if key != "index"}
-
-
-def _name(call: Any) -> str | None:
-    name: str | None = getattr(getattr(call, "function", None), "name", None)
-    return name
+    return less(said, "index")
 
 
 def _without(choice: Any, names: Collection[str]) -> Any:
     """Return a choice without calls of ours."""
-    calls = choice.message.tool_calls or []
-    kept = [call for call in calls if _name(call) not in names]
+    message = get(choice, "message")
+    calls = get(message, "tool_calls") or []
+    kept = [call for call in calls if name_of(call) not in names]
     if len(kept) == len(calls):
         return choice
-    choice = changed(choice, message=changed(choice.message, tool_calls=kept or None))
-    return choice if kept else changed(choice, finish_reason=_ended(choice.finish_reason))
+    choice = changed(choice, message=changed(message, tool_calls=kept or None))
+    return choice if kept else changed(choice, finish_reason=ended(get(choice, "finish_reason")))
 
 
-def _with_lists(choice: Any, before: Any) -> Any:
+def _with_lists(choice: Any, before: Mapping[str, Any]) -> Any:
     """Return a choice with the lists of an earlier message in front: images and the like of the server."""
-    own = choice.message.model_extra or {}
-    lists = {key: said for key, said in (before.model_extra or {}).items() if isinstance(said, list)}
+    message = get(choice, "message")
+    own, lists = _extra(message), {key: said for key, said in before.items() if isinstance(said, list)}
     joined = {key: [*said, *(own.get(key) or ())] for key, said in lists.items()}
-    return changed(choice, message=changed(choice.message, **joined)) if joined else choice
+    return changed(choice, message=changed(message, **joined)) if joined else choice
 
 
-def _ended(reason: Any) -> Any:
-    """Return why a reply ended, none of whose calls is left."""
-    return "stop" if reason == "tool_calls" else reason
+class GrowingCalls:
+    """The calls of a streamed message, put together from their pieces."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, Dict] = {}
+
+    def add(self, pieces: Sequence[Any], *, are_whole: bool = False) -> None:
+        """Take the next pieces; `are_whole`: each call as far as it is."""
+        for place, piece in enumerate(pieces):
+            new: Dict = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            call = new if are_whole else self._calls.get(_index(piece, place), new)
+            for key, value in plain(piece).items():
+                if isinstance(value, dict):
+                    parts = call.setdefault(key, {})
+                    for part, more in value.items():
+                        is_text = isinstance(more, str) and isinstance(parts.get(part), str)
+                        parts[part] = parts[part] + more if is_text else more
+                elif key != "index" and value:
+                    call[key] = value
+            self._calls[_index(piece, place)] = call
+
+    def all(self) -> list[Dict]:
+        """Return the calls in their order."""
+        return [call for _, call in sorted(self._calls.items())]
+
+    def places(self, names: Collection[str]) -> dict[int, int]:
+        """Return where each call stands that is not of these tools, by its index in the stream."""
+        kept = [index for index, call in sorted(self._calls.items()) if name_of(call) not in names]
+        return {index: place for place, index in enumerate(kept)}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
 
 
-@dataclass(slots=True)
-class _Growing:
-    """A call as it comes in pieces."""
-
-    call: Dict
-    held: list[Any] = field(default_factory=list)
-    """Pieces that do not go on before it is known whose call it is."""
-    is_ours: bool | None = None
-    index: int = 0
-    """Where it stands for the caller."""
-
-    @property
-    def name(self) -> str:
-        return str(self.call["function"]["name"])
-
-    def add(self, piece: Any) -> None:
-        for key, value in plain(piece).items():
-            if key == "function":
-                for part, text in (value or {}).items():
-                    self.call[key][part] = self.call[key].get(part, "") + (text or "")
-            elif key != "index" and value is not None:
-                self.call[key] = value
+def _index(piece: Any, place: int) -> int:
+    index = get(piece, "index")
+    return index if isinstance(index, int) else place
 
 
-class ChatReader:
+def placed(pieces: Sequence[Any], places: Mapping[int, int]) -> list[Any]:
+    """Return those pieces of calls that have a place, with their index there."""
+    kept = [(piece, places[at]) for n, piece in enumerate(pieces) if (at := _index(piece, n)) in places]
+    return [
+        piece if get(piece, "index") in (None, place) else changed(piece, index=place)
+        for piece, place in kept
+    ]
+
+
+class ChatReader(Reader):
     """Takes streamed chat completions apart."""
 
     def __init__(self, names: Collection[str], *, joins_texts: bool) -> None:
-        self.has_begun = False
-        self._names = names
         self._joins_texts = joins_texts
         self._first: Any = None
         """The first chunk: all streams go on under its id."""
-        self._next_index = 0
         self._passed_role = self._passed_text = False
-        self._spent: Any = None
         self._listed: dict[str, int] = {}
         """The number of entries in the lists of earlier streams."""
-        self._begin()
+        super().__init__(names)
 
-    def _begin(self) -> None:
-        self._growing: dict[int, _Growing] = {}
+    def begin(self) -> None:
+        self._calls = GrowingCalls()
         self._content: str | None = None
         self._extra: Dict = {}
         self._usage: Any = None
         self._reason: str | None = None
-        self._tail: list[Any] = []
-        """What ends the stream, until it is known whether another one goes on."""
+        self._held: list[Any] = []
         self._is_new = True
         """Whether no text came in this stream."""
 
@@ -312,123 +307,104 @@ class ChatReader:
         chunk = event
         if self._first is None:
             self._first = chunk
-        else:
-            chunk = changed(chunk, id=self._first.id, created=self._first.created)
-        if chunk.usage is not None:
-            self._usage = chunk.usage
-            chunk = changed(chunk, usage=summed(self._spent, chunk.usage))
-        if not self._names:
+        elif get(chunk, "id") != get(self._first, "id"):
+            chunk = changed(chunk, id=get(self._first, "id"), created=get(self._first, "created"))
+        usage = get(chunk, "usage")
+        if usage is not None:
+            self._usage = usage
+            chunk = chunk if self.spent is None else changed(chunk, usage=summed(self.spent, usage))
+        if not self.names:
             return [chunk]
-        if not chunk.choices:
-            if not self._tail and chunk.usage is None:
+        choices = get(chunk, "choices")
+        if not choices:
+            if not self._held and usage is None:
                 return [chunk] if chunk is event else []  # a provider's remark, once
-            self._tail.append(chunk)
+            self._held.append(chunk)
             return []
-        choices = [self._choice(choice) for choice in chunk.choices]
-        said = [choice for choice in choices if choice is not None]
+        said = [one for choice in choices if (one := self._choice(choice)) is not None]
         if not said:
             return []
-        chunk = changed(chunk, choices=said)
-        if self._tail or self._reason is not None:
-            self._tail.append(chunk)
+        if len(said) < len(choices) or any(map(operator.is_not, said, choices)):
+            chunk = changed(chunk, choices=said)
+        if self._held or self._calls or self._reason is not None:
+            self._held.append(chunk)
             return []
         return [chunk]
 
     def _choice(self, choice: Any) -> Any:
-        """Return what a choice has for the caller; None: nothing."""
-        delta = choice.delta
+        """Note what a choice says, and return it as it goes on behind what the caller has; None: nothing."""
+        delta = get(choice, "delta")
+        content = get(delta, "content")
         self._note(delta)
-        self._reason = choice.finish_reason or self._reason
+        self._calls.add(get(delta, "tool_calls") or ())
+        self._reason = get(choice, "finish_reason") or self._reason
         update: Dict = {}
-        if delta.tool_calls is not None:
-            update["tool_calls"] = [one for piece in delta.tool_calls for one in self._sort(piece)] or None
-        if delta.role is not None:
+        if get(delta, "role") is not None:
             if self._passed_role:
                 update["role"] = None  # accumulators would join it to the first one
             self._passed_role = True
-        for key, said in (delta.model_extra or {}).items():
+        for key, said in _extra(delta).items():
             if key in self._listed and isinstance(said, list):
                 update[key] = [_moved(one, self._listed[key]) for one in said]
-        if delta.content:
+        if content:
             if self._joins_texts and self._is_new and self._passed_text:
-                update["content"] = f"\n\n{delta.content}"
+                update["content"] = f"\n\n{content}"
             self._is_new, self._passed_text = False, True
         if not update:
             return choice
-        delta = changed(delta, **update)
-        left = plain(delta)
-        if not any(left.values()) and not choice.finish_reason and "role" not in left:
-            return None
-        return changed(choice, delta=delta)
+        return _saying(choice, changed(delta, **update))
 
     def _note(self, delta: Any) -> None:
-        if delta.content is not None:
-            self._content = (self._content or "") + delta.content
-        for key, value in (delta.model_extra or {}).items():
+        if get(delta, "content") is not None:
+            self._content = (self._content or "") + get(delta, "content")
+        for key, value in _extra(delta).items():
             before = self._extra.get(key)
             is_more = type(before) is type(value) and isinstance(value, str | list)
             self._extra[key] = before + value if is_more else value if value is not None else before
 
-    def _sort(self, piece: Any) -> list[Any]:
-        """Return the pieces of the caller's calls that go on now."""
-        empty: Dict = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-        growing = self._growing.setdefault(piece.index, _Growing(empty))
-        growing.add(piece)
-        if growing.is_ours is None:
-            growing.held.append(piece)
-            growing.is_ours = self._whose(growing)
-            return self._release(growing) if growing.is_ours is False else []
-        return [] if growing.is_ours else [changed(piece, index=growing.index)]
-
-    def _whose(self, growing: _Growing) -> bool | None:
-        """Tell whether a call is ours; None: its name is not all there."""
-        if growing.call.get("type") not in (None, "function"):
-            return False
-        if growing.name in self._names and growing.call["function"]["arguments"]:
-            return True
-        return None if any(name.startswith(growing.name) for name in self._names) else False
-
-    def _release(self, growing: _Growing) -> list[Any]:
-        growing.index, self._next_index = self._next_index, self._next_index + 1
-        return [changed(piece, index=growing.index) for piece in growing.held]
-
     def heard(self) -> Heard:
-        for growing in self._growing.values():
-            if growing.is_ours is None and growing.name in self._names:
-                growing.is_ours = True
-        calls = [one.call for _, one in sorted(self._growing.items())]
-        return Heard(
-            [as_said(self._content, {k: v for k, v in self._extra.items() if v is not None}, calls)],
-            calls_of(calls),
-            self._reason is not None and self._reason not in CUT_OFF,
-            getattr(self._usage, "prompt_tokens", None),
-            self._usage,
+        return heard_of(
+            self._content,
+            {key: said for key, said in self._extra.items() if said is not None},
+            self._calls.all(),
+            is_whole=self._reason is not None and self._reason not in CUT_OFF,
+            tokens=get(self._usage, "prompt_tokens"),
+            usage=self._usage,
         )
 
-    def go_on(self, names: Collection[str]) -> None:
-        self.has_begun, self._names = False, names
-        self._spent = summed(self._spent, self._usage)
+    def held(self) -> list[Any]:
         for key, said in self._extra.items():
             if isinstance(said, list):
                 self._listed[key] = self._listed.get(key, 0) + len(said)
-        self._begin()
+        return self._released(is_last=False)
 
     def end(self) -> list[Any]:
-        held = [one for one in self._growing.values() if one.is_ours is None]
-        pieces = [piece for one in held for piece in self._release(one)]
-        is_any_left = self._next_index > 0
-        ended: list[Any] = []
-        for chunk in self._tail:
-            choices = []
-            for choice in chunk.choices:
-                update: Dict = {}
-                if pieces:
-                    update["delta"] = changed(
-                        choice.delta, tool_calls=[*pieces, *(choice.delta.tool_calls or [])]
-                    )
-                    pieces = []
-                if choice.finish_reason and not is_any_left and self._growing:
-                    update["finish_reason"] = _ended(choice.finish_reason)
-                choices.append(changed(choice, **update) if update else choice)
-            ended.append(changed(chunk, choices=choices))
-        return ended
+        return self._released(is_last=True)
+
+    def _released(self, *, is_last: bool) -> list[Any]:
+        places = self._calls.places(self.names)
+        released = []
+        for chunk in self._held:
+            choices = get(chunk, "choices") or []
+            said = [one for choice in choices if (one := self._left(choice, places, is_last)) is not None]
+            if said or (is_last and not choices):
+                released.append(changed(chunk, choices=said))
+        return released
+
+    def _left(self, choice: Any, places: Mapping[int, int], is_last: bool) -> Any:
+        """Return what a choice that was held has for the caller; None: nothing."""
+        delta, reason = get(choice, "delta"), get(choice, "finish_reason")
+        calls = get(delta, "tool_calls")
+        if reason and (not is_last or (self._calls and not places)):
+            choice = changed(choice, finish_reason=ended(reason) if is_last else None)
+        if calls is None:
+            return choice if is_last else _saying(choice, delta)
+        return _saying(choice, changed(delta, tool_calls=placed(calls, places) or None))
+
+
+def _saying(choice: Any, delta: Any) -> Any:
+    """Return a choice with this delta; None: neither says anything."""
+    left = plain(delta)
+    if not any(left.values()) and not get(choice, "finish_reason") and "role" not in left:
+        return None
+    return changed(choice, delta=delta)

@@ -5,25 +5,30 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from context_compressor.integrations.asked import Said
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
+    BlockReader,
     Call,
     Dict,
     Heard,
     Reader,
+    Wire,
     changed,
     check_free,
     done_by_server,
+    is_thought,
     less,
-    listed,
+    not_ours,
     plain,
     summed,
 )
 from context_compressor.messages.forms import FormName
+from context_compressor.messages.wire import get
 from context_compressor.summarizers.faults import Fault
 
 logger = logging.getLogger(__name__)
@@ -41,12 +46,13 @@ _HEADS = ("response.created", "response.queued", "response.in_progress")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-class ResponsesWire:
+class ResponsesWire(Wire):
     """OpenAI's `/responses`."""
 
     form: FormName = "responses"
+    list_key = "input"
+    system_key = "instructions"
     call_key = "call_id"
-    shows_media = True
 
     def __init__(self) -> None:
         self._pending: OrderedDict[str, list[Dict]] = OrderedDict()
@@ -59,9 +65,7 @@ class ResponsesWire:
         if any(request.get(name) is not None for name in _KEPT_BY_SERVER):
             return None
         given = request.get("input")
-        if isinstance(given, str):
-            return [{"role": "user", "content": given}]
-        return listed(given)
+        return [{"role": "user", "content": given}] if isinstance(given, str) else super().said(request)
 
     def passing(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         named = [name for name in _KEPT_BY_SERVER if request.get(name) is not None]
@@ -81,25 +85,8 @@ class ResponsesWire:
         results = self._pending.get(previous)
         return {**request, "input": [*results, *given]} if results and isinstance(given, list) else request
 
-    def system(self, request: Mapping[str, Any]) -> Any:
-        return request.get("instructions")
-
     def takes_tools(self, request: Mapping[str, Any]) -> bool:
         return not request.get("background")
-
-    def named(self, request: Mapping[str, Any]) -> set[str]:
-        return {str(tool.get("name")) for tool in request.get("tools") or ()}
-
-    def request(
-        self, request: Mapping[str, Any], messages: list[Any], schemas: Sequence[Any], is_last: bool
-    ) -> Dict:
-        sent = {**request, "input": messages}
-        own = list(request.get("tools") or ())
-        if schemas and not (is_last and own):
-            sent["tools"] = [*own, *schemas]
-            if is_last:
-                sent["tool_choice"] = "none"
-        return sent
 
     def apart(self, request: Mapping[str, Any]) -> Dict:
         return less(request, *_OF_ANSWER, "input", "instructions", "tools", "prompt")
@@ -121,48 +108,56 @@ class ResponsesWire:
     def written(self, reply: Any) -> Said:
         if (refusal := self.refusal(reply)) is not None:
             raise Fault("status", refusal, 200)
-        usage, cut = reply.usage, reply.incomplete_details
-        spent = (usage.input_tokens, usage.output_tokens) if usage else (0, 0)
-        cached = usage.input_tokens_details.cached_tokens if usage and usage.input_tokens_details else 0
-        reason = None if cut is None else "length" if cut.reason == "max_output_tokens" else cut.reason
-        return Said(str(reply.output_text), spent[0], spent[1], reason, cached or 0)
+        usage, cut = get(reply, "usage"), get(get(reply, "incomplete_details"), "reason")
+        said = [part for item in get(reply, "output") for part in get(item, "content") or ()]
+        text = "".join(get(part, "text") for part in said if get(part, "type") == "output_text")
+        spent = (get(usage, "input_tokens") or 0, get(usage, "output_tokens") or 0)
+        cached = get(get(usage, "input_tokens_details"), "cached_tokens") or 0
+        return Said(text, *spent, "length" if cut == "max_output_tokens" else cut, cached)
 
     def refusal(self, reply: Any) -> str | None:
-        if getattr(reply, "type", None) == "error":
-            return f"{getattr(reply, 'code', '')}: {getattr(reply, 'message', '')}"
-        response = reply.response if getattr(reply, "type", None) == "response.failed" else reply
-        error = getattr(response, "error", None)
-        return None if error is None else f"{error.code}: {error.message}"
+        kind = get(reply, "type")
+        if kind == "error":
+            said = get(reply, "error") or reply
+            return f"{get(said, 'code') or ''}: {get(said, 'message') or ''}"
+        error = get(get(reply, "response") if kind == "response.failed" else reply, "error")
+        return None if error is None else f"{get(error, 'code')}: {get(error, 'message')}"
 
     def heard(self, reply: Any) -> Heard:
-        return _heard(reply, reply.output)
+        return _heard(reply, get(reply, "output"))
 
     def handed(self, replies: Sequence[Any], names: Collection[str], usage: Any) -> Any:
         *inside, reply = replies
         if usage is not None:
-            reply = changed(reply, usage=summed(usage, reply.usage))
-        did = [item for one in inside for item in done_by_server(one.output or [])]
-        kept = _without(reply.output or [], names)
-        if did or len(kept) != len(reply.output or []):
+            reply = changed(reply, usage=summed(usage, get(reply, "usage")))
+        did = [item for one in inside for item in done_by_server(get(one, "output") or [])]
+        output = get(reply, "output") or []
+        kept = [output[place] for place in not_ours(output, names, leads_to_next=True)]
+        if did or len(kept) != len(output):
             reply = changed(reply, output=[*did, *kept])
         return _without_tools(reply, names)
 
+    def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:  # noqa: ARG002
+        return ResponsesReader(names, lambda first, last: _note(self._last, first, last))
+
+    def results(self, answers: Sequence[Answer]) -> list[Dict]:
+        return [
+            {"type": "function_call_output", "call_id": one.call.id, "output": one.text} for one in answers
+        ]
+
     def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:
-        items = heard.items
         if request.get("store") is False:
             # What the server did not keep, it does not find again by its id.
-            items = [one for one in items if one["type"] != "reasoning" or one.get("encrypted_content")]
-            items = [one if one["type"] == "reasoning" else _without_id(one) for one in items]
-        return [*items, *_results(answers), *_attached(answers)]
+            items = [one for one in heard.items if not is_thought(one) or one.get("encrypted_content")]
+            heard = replace(heard, items=[one if is_thought(one) else less(one, "id") for one in items])
+        return super().turn(request, heard, answers)
 
     def beside(self, after: str, heard: Heard, answers: Sequence[Answer]) -> Beside:
-        ours = {answer.call.id for answer in answers}
-        calls = [_without_id(item) for item in heard.items if item.get("call_id") in ours]
-        his = [call.id for call in heard.calls if call.id not in ours]
-        results = _results(answers)
+        beside = super().beside(after, heard, answers)
+        beside.calls = [less(item, "id") for item in beside.calls]
         if heard.id:
-            _note(self._pending, heard.id, results)
-        return Beside(after, his, calls, results, _attached(answers))
+            _note(self._pending, heard.id, beside.results)
+        return beside
 
     def said_calls(self, heard: Heard) -> list[Dict]:
         return _waiting(heard.items)
@@ -189,9 +184,6 @@ class ResponsesWire:
         made = [*beside.calls, *beside.results]
         turn = [*said[first : last + 1], *made, *results, *beside.attached]
         return [*said[:place], *beside.inside, *turn, *said[behind:]]
-
-    def reader(self, names: Collection[str], request: Mapping[str, Any]) -> Reader:  # noqa: ARG002
-        return ResponsesReader(names, lambda first, last: _note(self._last, first, last))
 
 
 def _note(noted: OrderedDict[str, Any], key: str, value: Any) -> None:
@@ -229,18 +221,6 @@ def _is_same(item: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(item.get(key) == said for key, said in other.items() if key != "id")
 
 
-def _results(answers: Sequence[Answer]) -> list[Dict]:
-    return [{"type": "function_call_output", "call_id": one.call.id, "output": one.text} for one in answers]
-
-
-def _attached(answers: Sequence[Answer]) -> list[Dict]:
-    return [one.attached for one in answers if one.attached is not None]
-
-
-def _without_id(item: Dict) -> Dict:
-    return {key: value for key, value in item.items() if key != "id"}
-
-
 def _sendable(item: Dict) -> Dict:
     """Return an item as it goes back: without what the SDK's `parse` adds to it."""
     said = {key: value for key, value in item.items() if key != "parsed_arguments"}
@@ -251,150 +231,106 @@ def _sendable(item: Dict) -> Dict:
 
 def _heard(response: Any, output: Sequence[Any]) -> Heard:
     items = [_sendable(plain(item)) for item in output or ()]
-    usage = response.usage
+    usage = get(response, "usage")
     return Heard(
         items,
         _calls(items),
-        response.status in ("completed", None),
-        getattr(usage, "input_tokens", None),
+        get(response, "status") in ("completed", None),
+        get(usage, "input_tokens"),
         usage,
-        response.id,
+        get(response, "id"),
     )
-
-
-def _is_ours(item: Any, names: Collection[str]) -> bool:
-    return item.type == "function_call" and item.name in names
-
-
-def _without(output: Sequence[Any], names: Collection[str]) -> list[Any]:
-    """Return items without calls of ours, nor reasoning that led to these alone."""
-    kept: list[Any] = []
-    thoughts: list[Any] = []
-    is_ours = False
-    for item in output:
-        if item.type == "reasoning":
-            thoughts = [item] if is_ours else [*thoughts, item]
-            is_ours = False
-        elif _is_ours(item, names):
-            is_ours = True
-        else:
-            kept += [*thoughts, item]
-            thoughts = []
-    return kept if is_ours else [*kept, *thoughts]
 
 
 def _without_tools(response: Any, names: Collection[str]) -> Any:
     """Return a response that does not repeat tools of ours, as the server repeats a request's."""
-    tools = response.tools or []
-    kept = [tool for tool in tools if getattr(tool, "name", None) not in names]
+    tools = get(response, "tools") or []
+    kept = [tool for tool in tools if get(tool, "name") not in names]
     return response if len(kept) == len(tools) else changed(response, tools=kept)
 
 
-class ResponsesReader:
-    """Takes streamed responses apart.
+class ResponsesReader(BlockReader):
+    """Takes streamed responses apart."""
 
-    Reasoning goes on with the item that it leads to, which the API wants behind it: before a call of ours, it
-    is kept back with it.
-    """
+    index_key = "output_index"
 
     def __init__(self, names: Collection[str], went_on: Callable[[str, str], None]) -> None:
-        self.has_begun = False
-        self._names = names
         self._went_on = went_on
         self._id: str | None = None
         """Of the first response: all go on under it."""
         self._has_started: set[str] = set()
         self._sequence = 0
-        self._next_index = 0
         self._passed: list[Any] = []
         """Items that the caller has."""
-        self._is_changed = False
-        self._spent: Any = None
-        self._begin()
+        super().__init__(names)
 
-    def _begin(self) -> None:
-        self._items: list[Any] = []
-        self._places: dict[int, int] = {}
-        self._held: list[Any] = []
-        self._thoughts: set[int] = set()
-        self._is_after_ours = False
+    def begin(self) -> None:
+        super().begin()
+        self._items: dict[int, Any] = {}
         self._last: Any = None
         self._tail: list[Any] = []
 
     def feed(self, event: Any) -> list[Any]:
-        if event.type in _HEADS:
-            self._id = self._id or event.response.id
-            is_first = event.type not in self._has_started
-            self._has_started.add(event.type)
-            response = _without_tools(event.response, self._names)
-            return [self._numbered(changed(event, response=response))] if is_first else []
+        kind, index = get(event, "type"), get(event, self.index_key)
+        if kind in _HEADS:
+            self._id = self._id or get(get(event, "response"), "id")
+            is_first = kind not in self._has_started
+            self._has_started.add(kind)
+            return self._going([self._with_response(event)]) if is_first else []
         self.has_begun = True
-        if event.type in _ENDS:
-            self._last = event.response
+        if kind in _ENDS:
+            self._last = get(event, "response")
             self._tail.append(event)
             return []
-        index = getattr(event, "output_index", None)
         if index is None:
-            return [self._numbered(event)]
-        return self._item(event, index)
+            return self._going([event])
+        begun = None
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            begun = None if index in self._items else _begun(plain(get(event, "item")))
+            self._items[index] = get(event, "item")
+        return self._going(self.take(event, begun))
 
-    def _item(self, event: Any, index: int) -> list[Any]:
-        if event.type == "response.output_item.done":
-            self._items.append(event.item)
-        if event.type == "response.output_item.added" and index not in self._places:
-            if self._names and event.item.type == "reasoning":
-                self._thoughts.add(index)
-                if self._is_after_ours:
-                    self._held, self._is_after_ours = [], False
-            elif _is_ours(event.item, self._names):
-                self._is_changed = self._is_after_ours = True
-            else:
-                return [self._moved(one) for one in self._release(event)]
-        if index in self._thoughts and index not in self._places:
-            self._held.append(event)
-            return []
-        return [self._moved(event)] if index in self._places else []
+    def _going(self, events: Sequence[Any]) -> list[Any]:
+        """Return events as they go to the caller: numbered, their items noted."""
+        going = []
+        for event in events:
+            if get(event, "type") == "response.output_item.done":
+                self._passed.append(get(event, "item"))
+            number = get(event, "sequence_number")
+            if number is not None:
+                event = event if number == self._sequence else changed(event, sequence_number=self._sequence)
+                self._sequence += 1
+            going.append(event)
+        return going
 
-    def _release(self, *events: Any) -> list[Any]:
-        released, self._held, self._is_after_ours = [*self._held, *events], [], False
-        for one in released:
-            if one.output_index not in self._places:
-                self._places[one.output_index] = self._next_index
-                self._next_index += 1
-        return released
-
-    def _moved(self, event: Any) -> Any:
-        if event.type == "response.output_item.done":
-            self._passed.append(event.item)
-        return self._numbered(changed(event, output_index=self._places[event.output_index]))
-
-    def _numbered(self, event: Any) -> Any:
-        if getattr(event, "sequence_number", None) is None:
-            return event
-        self._sequence += 1
-        return changed(event, sequence_number=self._sequence - 1)
+    def _with_response(self, event: Any) -> Any:
+        response = _without_tools(get(event, "response"), self.names)
+        return event if response is get(event, "response") else changed(event, response=response)
 
     def heard(self) -> Heard:
         if self._last is None:
             return Heard([], [], is_whole=False)
-        return _heard(self._last, self._last.output or self._items)
+        return _heard(self._last, get(self._last, "output") or list(self._items.values()))
 
-    def go_on(self, names: Collection[str]) -> None:
-        self.has_begun, self._names = False, names
-        self._spent = summed(self._spent, getattr(self._last, "usage", None))
-        self._is_changed = True
-        self._begin()
+    def held(self) -> list[Any]:
+        indexes = list(self._items)
+        kept = not_ours(self._items.values(), self.names, leads_to_next=True)
+        return self._going(self.release(set(indexes).difference(indexes[place] for place in kept)))
 
     def end(self) -> list[Any]:
-        ended = [] if self._is_after_ours else [self._moved(one) for one in self._release()]
-        for event in self._tail:
-            response = _without_tools(event.response, self._names)
-            if self._id and response.id != self._id:
-                self._went_on(self._id, response.id)
+        ended = self.held()
+        for event in map(self._with_response, self._tail):
+            response = get(event, "response")
+            if self._id and get(response, "id") != self._id:
+                self._went_on(self._id, get(response, "id"))
                 response = changed(response, id=self._id)
-            if self._is_changed:
+            if self.spent is not None or len(self._passed) < len(self._items):
                 response = changed(response, output=list(self._passed))
-            if self._spent is not None:
-                response = changed(response, usage=summed(self._spent, response.usage))
-            ended.append(self._numbered(changed(event, response=response)))
+            if self.spent is not None:
+                response = changed(response, usage=summed(self.spent, get(response, "usage")))
+            ended += self._going([changed(event, response=response)])
         return ended
+
+
+def _begun(item: Dict) -> str:
+    return "thought" if is_thought(item) else "call" if _id_of(item) is not None else "other"

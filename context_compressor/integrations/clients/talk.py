@@ -406,9 +406,10 @@ class Sender:
             finally:
                 await self.close(stream)
             stream = await (self.begin(talk) if refused is None else self._open(talk))
-            reader.go_on(talk.names)
             if opened is not None:
                 opened(stream)
+            for one in reader.go_on(talk.names):
+                yield one
         for one in reader.end():
             yield one
 
