@@ -1,6 +1,5 @@
 """Sessions that are forked from one process, and what is the same in all of them."""
 
-import asyncio
 import json
 import os
 import select
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import piped as piped_module
-from benchmarks.peers import processes as processes_module
 from benchmarks.peers.piped import PipedError
 from benchmarks.peers.processes import ForkServer
 from context_compressor.lab.measure import Chat
@@ -66,13 +64,6 @@ def telling(tmp_path: Path) -> Iterator[ForkServer]:
         yield server
 
 
-def test_what_a_peer_needs_is_imported_once(telling: ForkServer, tmp_path: Path) -> None:
-    """For all sessions, though each has an event loop and a process of its own."""
-    pids = {asyncio.run(ask_once(telling, "[os.getpid(), os.getppid()]"))[0] for _ in range(3)}
-    assert len(pids) == 3
-    assert (tmp_path / "started").read_text() == "started\n"
-
-
 async def test_no_session_sees_what_another_left(telling: ForkServer) -> None:
     """Neither in its modules nor where it works and is at home; not even if they overlap."""
     first, second = make_system(telling), make_system(telling)
@@ -91,18 +82,6 @@ async def test_random_ids_are_the_same_in_every_session(telling: ForkServer) -> 
     first, second = await ask_once(telling, ids), await ask_once(telling, ids)
     assert first == second
     assert all(one != other for one, other in zip(*first, strict=True))
-
-
-async def test_the_order_of_sets_is_the_same_in_every_process(tmp_path: Path) -> None:
-    """Whether it is started or forked."""
-    command = write_peer(tmp_path, TELL)
-    order = "list({str(n) for n in range(50)})"
-    orders = []
-    for start in (command, command, ForkServer(command), ForkServer(command)):
-        orders.append(await ask_once(start, order))
-        if isinstance(start, ForkServer):
-            start.close()
-    assert all(one == orders[0] for one in orders)
 
 
 async def test_a_session_that_crashes_leaves_the_next_ones(telling: ForkServer, tmp_path: Path) -> None:
@@ -132,18 +111,6 @@ async def test_a_session_that_hangs_is_killed_and_leaves_the_others(
     await other.aclose()
 
 
-async def test_a_session_that_does_not_end_is_killed(
-    telling: ForkServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After it had time to."""
-    monkeypatch.setattr("benchmarks.peers.processes.END_SECONDS", 0.05)
-    system = make_system(telling)
-    pid = await ask(system, "[setattr(self.parent, 'read', signal.pause), os.getpid()][1]")
-    await system.aclose()
-    monkeypatch.undo()
-    await wait_for_end(telling, pid)
-
-
 async def test_a_server_that_cannot_start_says_why_and_is_started_again(tmp_path: Path) -> None:
     """What it lacked may be there by then."""
     command = write_peer(tmp_path, TELL, "import out_of_print\n")
@@ -154,49 +121,6 @@ async def test_a_server_that_cannot_start_says_why_and_is_started_again(tmp_path
         (tmp_path / "out_of_print.py").touch()
         assert await ask_once(server, "1 + 1") == 2
     with closing(ForkServer([str(tmp_path / "nowhere")])) as server, pytest.raises(FileNotFoundError):
-        await ask_once(server, "1 + 1")
-
-
-async def test_a_server_that_ends_before_it_is_asked_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As it may on a loaded machine."""
-    make = processes_module._Server.__init__
-
-    def make_and_wait(self: processes_module._Server, command: list[str]) -> None:
-        make(self, command)
-        self._process.wait()
-
-    monkeypatch.setattr(processes_module._Server, "__init__", make_and_wait)
-    command = write_peer(tmp_path, TELL, "import out_of_print\n")
-    with (
-        closing(ForkServer(command)) as server,
-        pytest.raises(PipedError, match="No module named 'out_of_print'"),
-    ):
-        await ask_once(server, "1 + 1")
-
-
-async def test_a_server_that_hangs_at_its_start_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And killed; the next session starts it again."""
-    with closing(ForkServer(write_peer(tmp_path, TELL, "import signal\nsignal.pause()\n"))) as server:
-        monkeypatch.setattr(piped_module, "ANSWER_SECONDS", 0.05)
-        with pytest.raises(PipedError, match="did not answer within"):
-            await ask_once(server, "1 + 1")
-        monkeypatch.undo()
-        write_peer(tmp_path, TELL)
-        assert await ask_once(server, "1 + 1") == 2
-
-
-async def test_a_server_with_threads_does_not_fork(tmp_path: Path) -> None:
-    """A fork would be without them."""
-    head = """
-    import threading
-    threading.Thread(target=threading.Event().wait, name="ticker", daemon=True).start()
-    """
-    server = ForkServer(write_peer(tmp_path, TELL, head))
-    with closing(server), pytest.raises(PipedError, match=r"forks would be without the threads \['ticker'\]"):
         await ask_once(server, "1 + 1")
 
 

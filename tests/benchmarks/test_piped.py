@@ -38,14 +38,6 @@ async def test_raw_through_the_pipe_is_the_history(piped: Piped, tmp_path: Path)
         assert await system.convert(history) == history
 
 
-async def test_a_view_that_changes_at_its_front_arrives_whole(piped: Piped, tmp_path: Path) -> None:
-    """The newest two messages slide."""
-    async with piped(tmp_path, "def answer(self, new): return self.seen[-2:]") as system:
-        history = [says("user", str(n)) for n in range(4)]
-        for end in range(1, 5):
-            assert await system.send(history[:end], history[end - 1 : end]) == history[:end][-2:]
-
-
 async def test_the_run_counts(piped: Piped, tmp_path: Path) -> None:
     """By its own counter, and a message once."""
     body = """
@@ -86,29 +78,6 @@ async def test_the_run_summarises_and_counts_what_a_model_would_have_read(
         assert spent.seconds > 0
 
 
-async def test_an_earlier_summary_is_carried_forward(piped: Piped, tmp_path: Path) -> None:
-    """It is what the next one goes on from, not what a user said."""
-    requests: list = []
-
-    async with piped(tmp_path, SUMMARY, budget=4_000) as system:
-        wrapped = system._summarizer
-
-        class Watching:
-            remote = False
-
-            async def summarize(self, request):
-                requests.append(request)
-                return await wrapped.summarize(request)
-
-        system._summarizer = Watching()
-        history = session(turns=20)
-        first = await system.send(history[:20], history[:20])
-        await system.send(history, history[20:])
-    assert requests[0].previous is None
-    assert f"SUMMARY {requests[1].previous}" == first[0]["content"]
-    assert all("SUMMARY" not in str(msg.content) for msg in requests[1].messages)
-
-
 async def test_what_a_peer_raises_reaches_the_run_and_the_peer_goes_on(piped: Piped, tmp_path: Path) -> None:
     """The next turn may succeed."""
     body = """
@@ -134,20 +103,6 @@ async def test_a_process_that_ends_is_an_error_that_says_why(piped: Piped, tmp_p
             await system.send([says("user", "a")], [says("user", "a")])
 
 
-async def test_a_process_that_says_why_after_it_closed_its_pipe_is_heard(tmp_path: Path) -> None:
-    """As one may that is started by a Python which forgets where an exit came from before it tells of it."""
-    body = """
-    def answer(self, new):
-        os.close(self.parent._out.fileno())
-        assert self.parent.read() is None  # we wait for its end by now
-        os.write(2, b"no library")
-        os._exit(1)
-    """
-    async with peers.piped(tmp_path, body) as system:
-        with pytest.raises(PipedError, match="no library"):
-            await system.send([says("user", "a")], [says("user", "a")])
-
-
 async def test_a_process_that_hangs_is_given_up(
     piped: Piped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,34 +112,6 @@ async def test_a_process_that_hangs_is_given_up(
         monkeypatch.setattr(piped_module, "ANSWER_SECONDS", 0.05)
         with pytest.raises(PipedError, match="did not answer within"):
             await system.send([says("user", "a")], [says("user", "a")])
-
-
-async def test_what_a_peer_prints_does_not_disturb_the_pipe(piped: Piped, tmp_path: Path) -> None:
-    """Nor does its reading."""
-    body = """
-    def answer(self, new):
-        print("hello")
-        assert sys.stdin.read() == ""
-        return list(self.seen)
-    """
-    async with piped(tmp_path, body) as system:
-        assert await system.send([says("user", "a")], [says("user", "a")]) == [says("user", "a")]
-
-
-STORING = """
-def answer(self, new):
-    return [{"role": "user", "content": "see notes/call_1"}]
-def stored(self):
-    return {"notes/call_1": "it is PX-7 in hall 3; more in notes/call_2", "notes/call_2": "PX-8",
-            "notes/call_10": "PX-9"} if self.seen else {}
-"""
-
-
-async def test_what_a_peer_stored_is_known_by_name(piped: Piped, tmp_path: Path) -> None:
-    """All that it put elsewhere."""
-    async with piped(tmp_path, STORING) as system:
-        await system.send([says("user", "a")], [says("user", "a")])
-        assert set(await system.stored()) == {"notes/call_1", "notes/call_2", "notes/call_10"}
 
 
 async def test_a_replay_runs_a_piped_system(piped: Piped, tmp_path: Path) -> None:

@@ -13,5 +13,5 @@ def cli(capsys, tmp_path, monkeypatch) -> Cli:
 
 @pytest.fixture(scope="session")
 def recorded() -> list[dict]:
-    """A session of 24 turns, some 34,000 tokens."""
-    return [message for step in ScriptedSession(24).steps() for message in step.messages]
+    """A session of 14 turns, some 20,000 tokens."""
+    return [message for step in ScriptedSession(14).steps() for message in step.messages]

@@ -7,7 +7,6 @@ import shlex
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from context_compressor import (
     compress_messages,
     from_openai,
 )
-from tests.cli.support import command, environment, read_terminal, run_process
+from tests.cli.support import command, environment, read_terminal
 from tests.support.validity import problems
 
 BUDGET = 8000
@@ -312,15 +311,6 @@ def test_many_sessions_are_counted_even_where_the_table_ends(cli, tmp_path):
     assert "60 sessions" in ran.err
 
 
-def test_as_a_process_with_stdin_and_clean_stdout(tmp_path, session_file):
-    ran = run_process("compress", "-", "--budget", BUDGET, cwd=tmp_path, data=session_file.read_bytes())
-
-    assert ran.returncode == 0
-    assert problems(json.loads(ran.stdout)) == []
-    assert b"stdin" in ran.stderr
-    assert b"\x1b" not in ran.stderr  # no colours, no progress bar where nobody watches
-
-
 def test_a_terminal_shows_progress_and_gets_its_cursor_back(tmp_path, session_file):
     leader, follower = pty.openpty()
     process = subprocess.Popen(
@@ -339,36 +329,6 @@ def test_a_terminal_shows_progress_and_gets_its_cursor_back(tmp_path, session_fi
     assert process.wait() == 0
     assert b"compressing" in shown
     assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")
-
-
-def test_a_reader_that_leaves_is_no_error(tmp_path, session_file):
-    process = subprocess.Popen(
-        command("compress", "chat.json"),
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    process.stdout.close()
-
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait() == 141
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_behind_stdout_is_one_line(tmp_path, session_file):
-    with open("/dev/full", "wb") as full:
-        ran = subprocess.run(
-            command("compress", "chat.json"),
-            cwd=tmp_path,
-            env=environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-        )
-
-    assert ran.returncode == 2
-    assert ran.stderr == b"context-compressor: stdout: cannot be written: No space left on device\n"
 
 
 def test_calls_under_one_id_at_the_end_are_each_answered(cli, tmp_path):

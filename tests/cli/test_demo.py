@@ -4,11 +4,9 @@ import pty
 import re
 import shlex
 import subprocess
-import sys
 
 import pytest
 
-from context_compressor import TiktokenCounter, from_openai
 from context_compressor.lab.commands.demo import stands_in
 from context_compressor.lab.commands.demo_agent import ScriptedSession, StdlibTools
 from tests.cli.support import command, environment, read_terminal, run_process
@@ -39,15 +37,12 @@ def test_the_agent_reads_back_what_left_its_view(whole):
     assert "def call_soon(" in back["lines"][0]
 
 
-def test_a_log_gets_short_plain_lines(tmp_path):
-    ran = run_process(
-        "demo", "--turns", 20, "--store", "kept", cwd=tmp_path, env=environment(FORCE_COLOR="1")
-    )
+def test_a_log_gets_short_plain_lines(cli, tmp_path):
+    ran = cli("demo", "--turns", 20, "--store", "kept")
 
-    plain = re.sub("\x1b\\[[0-9;]*m", "", ran.stdout.decode())  # colours were asked for
-    lines = plain.splitlines()
-    assert ran.returncode == 0
-    assert "\x1b" not in plain
+    lines = ran.out.splitlines()
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
     assert any(line.startswith("turn  10  history") for line in lines)
     assert any("compact:" in line or "compress:" in line for line in lines)
     assert any(line.endswith("23, invalid: 0") for line in lines)
@@ -106,13 +101,6 @@ def test_a_store_that_keeps_nothing_is_an_error_though_the_session_went_on(cli, 
     assert ran.err.startswith("context-compressor: --store notes: OffloadWriteError: ctx://")
 
 
-def test_json_alone_stands_on_stdout(cli):
-    report = json.loads(cli("demo", "--turns", 16, "--json").out)
-
-    assert report["ok"]
-    assert report["read_back"] is not None
-
-
 def test_a_failed_check_ends_with_1(cli, monkeypatch):
     monkeypatch.setattr("context_compressor.lab.commands.demo.RequestChecker.check", lambda *_: ["made up"])
 
@@ -140,7 +128,7 @@ def test_a_model_that_fails_is_got_over_and_named(cli, monkeypatch):
 
 
 def test_a_session_is_the_same_every_time(recorded):
-    assert [m for step in ScriptedSession(24).steps() for m in step.messages] == recorded
+    assert [m for step in ScriptedSession(14).steps() for m in step.messages] == recorded
 
 
 def test_a_session_is_a_valid_history_at_every_turn():
@@ -151,42 +139,8 @@ def test_a_session_is_a_valid_history_at_every_turn():
     assert problems(history) == []
 
 
-def test_a_session_is_a_believable_investigation():
-    steps = list(ScriptedSession(80).steps())
-    results = [result["content"] for step in steps for result in step.results]
-
-    assert [step.turn for step in steps] == list(range(1, 81))
-    assert {name for step in steps for name in step.tools} == {
-        "list_dir",
-        "grep_files",
-        "read_file",
-        "run_python",
-    }
-    assert sum(len(step.tools) > 1 for step in steps) >= 10
-    assert sum(result.startswith("Error") for result in results) >= 3
-    assert any(result.endswith("(exit code 1)") for result in results)
-    assert [step.turn for step in steps if any(m["role"] == "user" for m in step.before)] == [1, 41]
-    assert all(step.reply["content"] for step in steps)
-    assert "tool_calls" not in steps[-1].reply
-
-
 def test_a_session_holds_no_path_of_this_machine(recorded):
     assert str(StdlibTools().root) not in json.dumps(recorded)
-
-
-def test_a_session_ends_when_all_is_read(tmp_path):
-    (tmp_path / "json").mkdir()
-    (tmp_path / "heapq.py").write_text("def heappush(heap, item):\n    sift(heap)\n")
-
-    steps = list(ScriptedSession(400, StdlibTools(tmp_path)).steps())
-
-    assert len(steps) < 100
-    assert steps[-1].tools == ()
-    assert "heappush (heapq.py:1) relies on sift." in steps[-1].reply["content"]
-
-
-def test_what_a_session_costs_is_far_above_the_budget(recorded):
-    assert TiktokenCounter().count_messages(from_openai(recorded)) > 30_000
 
 
 # Its tools
@@ -241,18 +195,6 @@ def test_a_snippet_that_never_ends_is_stopped(tools, monkeypatch):
     monkeypatch.setattr("context_compressor.lab.commands.demo_agent._SNIPPET_SECONDS", 0.2)
 
     assert tools.call("run_python", {"code": "while True: pass"}) == "Error: stopped after 0.2 s"
-
-
-def test_a_snippet_may_hold_what_the_locale_cannot_write(tmp_path):
-    code = (
-        "from context_compressor.lab.commands.demo_agent import StdlibTools\n"
-        "print(ascii(StdlibTools().run_python(\"print('\\u6587')\")))"
-    )
-    poor = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=poor, capture_output=True)
-
-    assert (ran.stdout, ran.stderr) == (b"'\\u6587\\n(exit code 0)'\n", b"")
 
 
 # Its checks

@@ -216,3 +216,13 @@ def test_a_store_that_cannot_be_written_is_trouble_since_texts_would_be_lost(cli
 
     assert_refused(ran, 2, ["--store store: Offload"])
     assert not (tmp_path / "out.json").exists()
+
+
+def test_version_and_help(cli):
+    assert cli("--version").out.startswith("context-compressor ")
+    assert cli().out == cli("--help").out == cli("-h").out
+    for command in ("compress", "read", "grep", "demo"):
+        assert command in cli("--help").out
+        ran = cli(command, "--help")
+        assert (ran.code, ran.err) == (0, "")
+        assert "Usage: context-compressor" in ran.out

@@ -21,12 +21,12 @@ def chat(tmp_path):
     (tmp_path / "store").mkdir()
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
-def test_messages_go_to_stdout_by_name(tmp_path, name):
-    ran = run_process("compress", "chat.json", "-o", name, "--json", cwd=tmp_path)
+def test_messages_go_to_stdout_by_name(cli, tmp_path):
+    here = cli("compress", "chat.json", "-o", "-", "--json")
+    ran = run_process("compress", "chat.json", "-o", "/dev/stdout", "--json", cwd=tmp_path)
 
-    assert (ran.returncode, json.loads(ran.stdout)) == (0, CHAT)
-    assert json.loads(ran.stderr)["output"] == "stdout"
+    assert (ran.returncode, json.loads(ran.stdout)) == (here.code, json.loads(here.out)) == (0, CHAT)
+    assert json.loads(ran.stderr)["output"] == json.loads(here.err)["output"] == "stdout"
     assert {path.name for path in tmp_path.iterdir()} == {"chat.json", "store"}
 
 
@@ -41,20 +41,15 @@ def test_a_file_behind_stdout_keeps_what_it_held(tmp_path):
     assert (before, json.loads(messages)) == ("before", CHAT)
 
 
-def check_page(code, out, err):
-    assert code == 0
-    assert out.startswith("<!DOCTYPE html>")
-    assert out.endswith("</html>")
-    assert "Budget 16,000 tokens" in err
-
-
-def test_a_page_goes_to_stdout_by_name_and_the_table_to_stderr(tmp_path, cli):
+def test_a_page_goes_to_stdout_by_name_and_the_table_to_stderr(cli):
     pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
-    ran = run_process("replay", "chat.json", "--report", "/dev/stdout", cwd=tmp_path)
-    check_page(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
-    here = cli("replay", "chat.json", "--report", "-")
-    check_page(here.code, here.out, here.err)
+    ran = cli("replay", "chat.json", "--report", "-")
+
+    assert ran.code == 0
+    assert ran.out.startswith("<!DOCTYPE html>")
+    assert ran.out.endswith("</html>")
+    assert "Budget 16,000 tokens" in ran.err
 
 
 def test_a_page_and_json_cannot_share_stdout(cli):
@@ -115,54 +110,47 @@ def test_no_stdout_is_one_line(tmp_path, cli, monkeypatch, arguments):
     assert not (tmp_path / "out.json").exists()
 
 
-@pytest.mark.parametrize("arguments", ["compress chat.json", "--version"])
-def test_a_closed_stdout_is_one_line(tmp_path, arguments):
-    ran = run_closed(tmp_path, arguments)
-
-    assert (ran.returncode, ran.stderr) == (2, b"context-compressor: stdout is closed\n")
-
-
-@pytest.mark.parametrize("arguments", ["compress chat.json -q -o out.json", "replay chat.json -q"])
-def test_a_closed_stdout_that_nothing_goes_to_is_no_trouble(tmp_path, arguments):
-    ran = run_closed(tmp_path, arguments)
-
-    assert (ran.returncode, ran.stderr) == (0, b"")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
-    "arguments", [["compress", "chat.json", "-o", "out.json"], ["compress", "none.json"]]
+    ("arguments", "code", "err"),
+    [
+        ("compress chat.json", 2, b"context-compressor: stdout is closed\n"),
+        ("compress chat.json -q -o out.json", 0, b""),
+    ],
 )
-def test_a_stderr_that_takes_nothing_is_trouble(tmp_path, arguments):
-    with Path("/dev/full").open("wb") as full:
-        ran = subprocess.run(command(*arguments), cwd=tmp_path, env=environment(), stderr=full)
-
-    assert ran.returncode == 2
-
-
-def run_closed(tmp_path, arguments):
-    return subprocess.run(
+def test_a_closed_stdout_is_one_line_where_something_goes_to_it(tmp_path, arguments, code, err):
+    ran = subprocess.run(
         ["/bin/sh", "-c", f'exec "$0" -m context_compressor {arguments} >&-', sys.executable],
         cwd=tmp_path,
         env=environment(),
         stderr=subprocess.PIPE,
     )
 
+    assert (ran.returncode, ran.stderr) == (code, err)
 
-BUFFERED, UNBUFFERED = {}, {"PYTHONUNBUFFERED": "1"}
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    ("stream", "err"),
+    [
+        ("stderr", None),
+        ("stdout", b"context-compressor: stdout: cannot be written: No space left on device\n"),
+    ],
+)
+def test_a_stream_that_takes_nothing_is_trouble(tmp_path, stream, err):
+    with Path("/dev/full").open("wb") as full:
+        streams = {"stderr": subprocess.PIPE, stream: full}
+        ran = subprocess.run(command("compress", "chat.json"), cwd=tmp_path, env=environment(), **streams)
+
+    assert (ran.returncode, ran.stderr) == (2, err)
 
 
 @pytest.mark.parametrize(
     ("arguments", "buffering"),
-    [
-        *((arguments, BUFFERED) for arguments in (["--version"], ["--help"], ["gc", "--help"], [])),
-        *((["gc", "store"], buffering) for buffering in (BUFFERED, UNBUFFERED)),
-        (["--help"], UNBUFFERED),
-    ],
+    [("compress chat.json", {}), ("--help", {}), ("gc store", {"PYTHONUNBUFFERED": "1"})],
 )
 def test_a_reader_that_leaves_is_told_by_the_exit_code(tmp_path, arguments, buffering):
     process = subprocess.Popen(
-        command(*arguments),
+        command(*arguments.split()),
         cwd=tmp_path,
         env=environment(**buffering),
         stdout=subprocess.PIPE,

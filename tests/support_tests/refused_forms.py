@@ -1,4 +1,4 @@
-"""Requests that the Responses API and Anthropic refuse, each with a piece of the reason."""
+"""Requests that chat completions, the Responses API and Anthropic refuse, each with a piece of the reason."""
 
 from __future__ import annotations
 
@@ -182,4 +182,47 @@ REFUSED_ANTHROPIC: dict[str, tuple[list[Any], str]] = {
         [HI, model(SEARCH, {**FOUND, "type": "web_fetch_tool_result"}, text()), HI],
         "unexpected `tool_use_id`",
     ),
+}
+
+
+def chat_call(*ids: Any, arguments: Any = "{}") -> Dict:
+    calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}} for id in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def chat_result(id: str, content: Any = "done") -> Dict:
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
+REFUSED_CHAT: dict[str, tuple[list[Any], str]] = {
+    "result without call": ([HI, chat_result("a")], "result for 'a', which is not open"),
+    "call without result": ([HI, chat_call("a"), HI], "call 'a' has no result"),
+    "call at the end": ([HI, chat_call("a")], "call 'a' has no result"),
+    "one of two results": ([HI, chat_call("a", "b"), chat_result("b"), HI], "call 'a' has no result"),
+    "result after another message": ([HI, chat_call("a"), HI, chat_result("a")], "call 'a' has no result"),
+    "second result": ([HI, chat_call("a"), chat_result("a"), chat_result("a")], "second result for 'a'"),
+    "same id in one message": ([HI, chat_call("a", "a"), chat_result("a")], "call id 'a' used before"),
+    "same id later": ([HI, *[chat_call("a"), chat_result("a")] * 2], "call id 'a' used before"),
+    "empty id": ([HI, chat_call(""), chat_result("")], "call without id"),
+    "id that is no text": ([HI, chat_call(None), HI], "call without id"),
+    "empty assistant": ([HI, {"role": "assistant", "content": ""}], "empty assistant message"),
+    "silent assistant": ([HI, {"role": "assistant", "content": None}], "empty assistant message"),
+    "empty calls": ([HI, {"role": "assistant", "content": "x", "tool_calls": []}], "empty tool_calls"),
+    "empty list of parts": ([HI, {"role": "system", "content": []}], "system message without content"),
+    "result of null": ([HI, chat_call("a"), chat_result("a", None)], "result without content"),
+    "arguments cut off": (
+        [HI, chat_call("a", arguments='{"a'), chat_result("a")],
+        "no JSON object",
+    ),
+    "arguments in a list": (
+        [HI, chat_call("a", arguments="[1]"), chat_result("a")],
+        "no JSON object",
+    ),
+    "no arguments": (
+        [HI, chat_call("a", arguments=""), chat_result("a")],
+        "no JSON object",
+    ),
+    "only instructions": ([{"role": "system", "content": "Be kind."}], "only instructions"),
+    "role": ([HI, {"role": "critic", "content": "Hm."}], "role 'critic'"),
+    "content": ([HI, {"role": "user", "content": 5}], "content that is no text and no list"),
 }

@@ -1,10 +1,12 @@
-"""What the rules of the Responses API and of Anthropic refuse, and what they take."""
+"""What the rules of each form refuse, and what they take."""
 
 from typing import Any
 
 import pytest
 
 from tests.support import anthropic_rules, responses_rules
+from tests.support.validity import OPENAI_PARTS
+from tests.support.validity import problems as chat_problems
 from tests.support_tests.refused_forms import (
     CHUNK,
     FOUND,
@@ -13,11 +15,14 @@ from tests.support_tests.refused_forms import (
     MARK,
     REASONING,
     REFUSED_ANTHROPIC,
+    REFUSED_CHAT,
     REFUSED_RESPONSES,
     SEARCH,
     SHELL,
     THOUGHT,
     call,
+    chat_call,
+    chat_result,
     model,
     output,
     result,
@@ -26,6 +31,49 @@ from tests.support_tests.refused_forms import (
     use,
     user,
 )
+
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+
+
+class TestChat:
+    @pytest.mark.parametrize(("messages", "problem"), REFUSED_CHAT.values(), ids=REFUSED_CHAT)
+    def test_what_breaks_a_rule_is_refused(self, messages: list[Any], problem: str):
+        assert any(problem in found for found in chat_problems(messages))
+
+    def test_what_is_valid_passes(self):
+        history = [
+            {"role": "system", "content": "Be kind."},
+            HI,
+            {**chat_call("a", "b"), "content": None},
+            chat_result("b"),
+            chat_result("a", ""),
+            {"role": "assistant", "content": "Done."},
+            HI,
+            chat_call("c", arguments='{"deep": {"a": [1]}}'),
+            chat_result("c"),
+        ]
+        assert chat_problems(history, parts=OPENAI_PARTS) == []
+
+    @pytest.mark.parametrize(
+        ("role", "part", "is_known"),
+        [
+            ("user", {"text": "typeless"}, False),
+            ("user", {"type": "document_url", "document_url": "https://example.com/a.pdf"}, False),
+            ("user", {"type": "image", "image": "https://example.com/a.png"}, False),
+            ("user", {"type": "refusal", "refusal": "no"}, False),
+            ("assistant", PICTURE, False),
+            ("system", PICTURE, False),
+            ("user", {"type": "text", "text": None}, False),
+            ("user", {}, False),
+            ("user", PICTURE, True),
+            ("user", {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, True),
+            ("user", {"type": "file", "file": {"file_id": "file-1"}}, True),
+            ("assistant", {"type": "refusal", "refusal": "no"}, True),
+            ("system", {"type": "text", "text": "x"}, True),
+        ],
+    )
+    def test_parts_are_those_of_their_role(self, role: str, part: dict[str, Any], is_known: bool):
+        assert (chat_problems([HI, {"role": role, "content": [part]}], parts=OPENAI_PARTS) == []) is is_known
 
 
 class TestResponses:

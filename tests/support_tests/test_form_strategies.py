@@ -6,19 +6,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
-
 from tests.support import anthropic_rules, responses_rules
 from tests.support.form_strategies import (
-    anthropic_histories,
     random_anthropic,
     random_responses,
-    responses_histories,
 )
 
-HISTORIES = 2_000
-
-relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+HISTORIES = 500
 
 
 def kinds_in(value: Any) -> Iterator[str]:
@@ -26,18 +20,6 @@ def kinds_in(value: Any) -> Iterator[str]:
         yield str(value.get("type"))
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from kinds_in(inner)
-
-
-@relaxed
-@given(responses_histories())
-def test_drawn_items_are_valid(items: list[Any]):
-    assert responses_rules.problems(items, responses_rules.needs_of(items)) == []
-
-
-@relaxed
-@given(anthropic_histories())
-def test_drawn_messages_are_valid(messages: list[Any]):
-    assert anthropic_rules.problems(messages, thinking=anthropic_rules.thinking_of(messages)) == []
 
 
 def test_random_items_are_valid_and_of_every_kind():
@@ -65,11 +47,6 @@ def test_random_messages_are_valid_and_of_every_kind():
     assert {"document", "image", "ephemeral", "future_block", "char_location"} <= set(seen)
     assert {"compaction", "mcp_tool_use", "mcp_tool_result", "code_execution_20250825"} <= set(seen)
     assert max(sizes) > 50_000
-
-
-def test_the_same_seed_gives_the_same_histories():
-    assert random_responses(Random(7), 5) == random_responses(Random(7), 5)
-    assert random_anthropic(Random(7), 5) == random_anthropic(Random(7), 5)
 
 
 def test_items_are_refused_without_one_of_their_calls_or_outputs():
