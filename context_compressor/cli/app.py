@@ -162,4 +162,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a poor terminal must not end a report
     if os.environ.get("COLUMNS") == "0":  # it says "not known"; rich would print lines of no characters
         del os.environ["COLUMNS"]
-    sys.exit(run())
+    code = run()
+    if sys.stdout is not None and not sys.stdout.closed:
+        try:
+            sys.stdout.flush()
+        except OSError:  # what was wrong is told by now, and Python would end with a code of its own
+            _give_up(sys.stdout)
+    sys.exit(code)
