@@ -88,7 +88,6 @@ class Watched:
     """The real summariser, and how many of its answers have come."""
 
     remote = True
-    takes_attempts = True
 
     def __init__(self, url: str) -> None:
         self._summarizer = OpenAISummarizer("slow", base_url=url, api_key="none")

@@ -65,9 +65,8 @@ if TYPE_CHECKING:
     from context_compressor.services.in_memory import InMemoryMemoryService
     from context_compressor.services.redis import RedisMemoryService
     from context_compressor.services.sqlalchemy import SQLAlchemyMemoryService
+    from context_compressor.summarizers.chain import ExtractiveSummarizer, FallbackSummarizer
     from context_compressor.summarizers.dashscope import DashScopeSummarizer
-    from context_compressor.summarizers.extracts import ExtractiveSummarizer
-    from context_compressor.summarizers.fallback import FallbackSummarizer
     from context_compressor.summarizers.faults import is_overflow, limit_in
     from context_compressor.summarizers.openai import OpenAISummarizer
     from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
@@ -160,8 +159,8 @@ _MODULES = {
     "ContextCompressorError": "errors",
     "ContextOverflowError": "errors",
     "DashScopeSummarizer": "summarizers.dashscope",
-    "ExtractiveSummarizer": "summarizers.extracts",
-    "FallbackSummarizer": "summarizers.fallback",
+    "ExtractiveSummarizer": "summarizers.chain",
+    "FallbackSummarizer": "summarizers.chain",
     "FileOffloadStore": "offload.files",
     "Form": "messages.forms",
     "FsspecOffloadStore": "backends.fsspec",

@@ -62,6 +62,9 @@ MOVED = {
     "offload.tenant": "offload.directory",
     "readers": "lab.readers",
     "services.finding": "services.indexes",
+    "summarizers.attempts": "summarizers.bill",
+    "summarizers.extracts": "summarizers.chain",
+    "summarizers.fallback": "summarizers.chain",
 }
 """Old path -> new one, of a module or of a room with all that is in it."""
 

@@ -26,7 +26,7 @@ from typing import Any
 from context_compressor.core.draft import GROWTH, LEAST_TOKENS, NOTES_SHARE
 from context_compressor.lab.measure import CachedCounter, Chat, Spending, content_text
 from context_compressor.messages.chat import from_openai
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
+from context_compressor.summarizers.chain import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import SummaryRequest
 
 from .processes import ForkServer, Process, SpawnedProcess

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from types import MappingProxyType
@@ -62,14 +62,18 @@ from context_compressor.messages.text import sendable
 from context_compressor.offload.guide import GUIDE, SHORT_GUIDE, names_tools
 from context_compressor.offload.store import OffloadStore, ref_of, write_text
 from context_compressor.offload.stubs import media_stub, minimal_stub, stub_text
-from context_compressor.summarizers.attempts import Attempts, Paid, attempt_budget
+from context_compressor.summarizers.bill import Bill
+from context_compressor.summarizers.chain import Chain, ChainWriter, writers_of
 from context_compressor.summarizers.cutting import cut, cut_middle
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
-from context_compressor.summarizers.fallback import FallbackSummarizer
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import opening_of
-from context_compressor.summarizers.protocol import Departure, Summarizer, SummaryRequest
-from context_compressor.summarizers.writing import InPlace, NotesWriter, RulesWriter, Written
+from context_compressor.summarizers.protocol import (
+    Departure,
+    InPlaceSummarizer,
+    Summarizer,
+    SummaryRequest,
+)
+from context_compressor.summarizers.writing import InPlace, RulesWriter, Written
 from context_compressor.tokens.counter import TokenCounter, measure
 from context_compressor.tokens.off_loop import (
     gather,
@@ -80,8 +84,8 @@ from context_compressor.tokens.off_loop import (
 
 logger = logging.getLogger(__name__)
 
-MAX_ATTEMPTS_PER_EVENT = 48
-"""Calls of a model that one event may make, retries and the parts of large groups included."""
+MAX_CALLS_PER_EVENT = 48
+"""Calls of a model that one event may make, retries and the pieces of long parts included."""
 _CONCURRENT_CALLS = 8
 """Writes of one event that run at the same time."""
 _MOST_NAMED = 8
@@ -95,22 +99,6 @@ _STUB_NAMES = {"text": "message", "tool_result": "tool result", "argument": "arg
 _GUIDE_SHARES = {GUIDE: 4, SHORT_GUIDE: 3}
 """The guide takes at most this part of a segment's room."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
-
-
-def writers_of(
-    summarizer: Summarizer, config: CompressionConfig, counter: TokenCounter
-) -> tuple[NotesWriter, ...]:
-    """Return who is asked for notes, one after the other until one has written them; rules follow."""
-    seconds = config.summarizer_timeout_seconds
-    chain: tuple[Summarizer, ...] = (summarizer,)
-    if isinstance(summarizer, FallbackSummarizer):
-        chain, each = summarizer.summarizers, summarizer.timeout_seconds
-        seconds = seconds if each is None else min(seconds, each)
-    return tuple(
-        NotesWriter(one, counter, seconds, config.group_token_threshold)
-        for one in chain
-        if not isinstance(one, ExtractiveSummarizer)
-    )
 
 
 class Engine:
@@ -133,8 +121,13 @@ class Engine:
     ) -> None:
         self.config = config
         self.store = store
-        self.writers = writers_of(summarizer, config, counter)
-        self.rules = RulesWriter(counter)
+        rules = RulesWriter(counter)
+        seconds, piece_tokens = config.summarizer_timeout_seconds, config.group_token_threshold
+        writers = writers_of(summarizer, counter, seconds, piece_tokens)
+        models = [writer for writer in writers if not isinstance(writer, RulesWriter)]
+        # Rules, which do not fail, come last, wherever a chain of the user's has them.
+        self.chain = Chain(models if models and config.on_failure == "raise" else [*models, rules])
+        self.rules = Chain([rules])
         self.counter = counter
         self._costs: Costs | None = None
 
@@ -149,31 +142,9 @@ class Engine:
                 stub=self.counter.count_text(minimal_stub(SAMPLE_REF)),
                 media=self.counter.count_text(media_stub(_SAMPLE_MEDIA, SAMPLE_REF, "image")) + 20,
                 segment=segment_tokens(segment_text(SAMPLE_REF, 9_999_999, "x"), self.counter),
-                by_model=any(writer.remote for writer in self.writers[:1]),
+                by_model=self.chain.writers[0].remote,
             )
         return self._costs
-
-
-@dataclass(slots=True)
-class SummaryUse:
-    """What summarising cost in one event."""
-
-    calls: int = 0
-    """Calls of a remote summariser, failed ones and retries included."""
-    every: Paid = field(default_factory=Paid)
-    """What all summarisers read and wrote."""
-    remote: Paid = field(default_factory=Paid)
-    """What remote ones did."""
-
-    writers: list[str] = field(default_factory=list)
-    """Who wrote, each once."""
-
-    def add(self, paid: Paid, *, remote: bool, by: str | None = None) -> None:
-        """Add what one summary took, and who wrote it."""
-        if by is not None and by not in self.writers:
-            self.writers.append(by)
-        for sums in (self.every, self.remote) if remote else (self.every,):
-            sums.add(paid.input_tokens, paid.output_tokens, paid.cached_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +157,7 @@ class Done:
     """As `Writer.writes`."""
     failures: Sequence[str]
     """What went wrong on the way."""
-    use: SummaryUse
+    use: Bill
     blocked: AbstractSet[EditName] = frozenset()
     """Texts that could not be stubbed."""
     note: NoteFate | None = None
@@ -212,7 +183,7 @@ class Writer:
         self._store = engine.store
         self.writes: dict[str, bool | None] = {}
         self.failures: list[str] = []
-        self.use = SummaryUse()
+        self.use = Bill(MAX_CALLS_PER_EVENT)
 
     async def write_own(self, text: str) -> str:
         """Store a text of our own making; a collision leaves it pending, served from the history."""
@@ -253,15 +224,10 @@ class Writer:
         if text not in self.failures:
             self.failures.append(text)
 
-    def settle(self, attempts: Attempts) -> None:
-        """Add what only those know who were asked: what was paid for nothing, and who was passed over."""
-        for failure in attempts.take_passed_over():
+    def settle(self) -> None:
+        """Note who was passed over by those that were asked."""
+        for failure in self.use.passed_over:
             self.fail(SummarizerError(failure))
-        self.use.calls = attempts.taken
-        unused, local, remote = attempts.take_unused(), attempts.take_local(), self.use.remote
-        self.use.add(unused, remote=True)
-        remote.input_tokens = max(0, remote.input_tokens - local.input_tokens)
-        remote.output_tokens = max(0, remote.output_tokens - local.output_tokens)
 
 
 class Event:
@@ -332,7 +298,7 @@ class Event:
         return self._writer.writes.keys()
 
     @property
-    def use(self) -> SummaryUse:
+    def use(self) -> Bill:
         """What models were paid for so far."""
         return self._writer.use
 
@@ -346,12 +312,11 @@ class Event:
             OffloadError, SummarizerError: a store or summariser failed and `on_failure` is "raise".
         """
         writer, began = self._writer, time.monotonic()
-        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
-            try:
-                segments, note = await self._perform()
-            finally:
-                self.seconds = time.monotonic() - began
-                writer.settle(attempts)
+        try:
+            segments, note = await self._perform()
+        finally:
+            self.seconds = time.monotonic() - began
+            writer.settle()
         made = {(stub.item, stub.path) for stub in self._stubs}
         blocked = {(stub.item, stub.path) for stub in self.plan.stubs}.difference(made)
         edits: list[Edit] = [*self._stubs, *segments]
@@ -595,7 +560,6 @@ class Event:
                 planned,
                 whole=whole,
                 read_tokens=sum(item.read_tokens for item in items),
-                material=transcript.text,
             )
         else:
             notes = notes.fitted(lambda some: counter.count_text(some.text()) <= left)
@@ -695,13 +659,13 @@ class Event:
         return replace(request, messages=messages, context=(*request.context, *shown)), told
 
     def _in_place(
-        self, own: object, planned: PlannedSegment, request: SummaryRequest
+        self, own: Summarizer, planned: PlannedSegment, request: SummaryRequest
     ) -> tuple[InPlace | None, list[Told]]:
         """Return what the agent's own model is asked behind its last request, and what of it stays.
 
         None: what leaves did not all stand there, or what did is not all for a model to note.
         """
-        held = getattr(own, "held", ())
+        held = own.held if isinstance(own, InPlaceSummarizer) else ()
         leaving = [item for unit in planned.units for item in unit.items if item.kind == "message"]
         sees_more = self._config.redact is not None or not self.plan.hints.isdisjoint(held)
         if sees_more or not leaving or any(item.key not in held for item in leaving):
@@ -752,6 +716,7 @@ class Event:
             request=self._requests[-1].msg.get_text_content() if self._requests else None,
             instructions=self._config.summary_instructions or None,
             note=self._kept_note or None,
+            bill=self._writer.use,
         )
 
     async def _write(
@@ -762,7 +727,6 @@ class Event:
         *,
         whole: Collection[int],
         read_tokens: int,
-        material: str,
     ) -> tuple[Notes, list[Told]]:
         """Return the notes by the first means that gives them, and what else than what leaves they may tell.
 
@@ -773,35 +737,31 @@ class Event:
             planned: what leaves.
             whole: the places of the messages that the view showed whole.
             read_tokens: about how many tokens a model reads of it.
-            material: what leaves, as text.
         """
-        writers = () if self.plan.by_rules else self._engine.writers
-        for writer in writers:
+        told: list[Told] = []
+
+        async def write(writer: ChainWriter) -> Written:
+            nonlocal told
+            if isinstance(writer, RulesWriter):
+                told = []
+                # What a user says in messages that stay is told by them, and not here again.
+                asked = replace(request, context=(*request.context, self._spoken))
+                return await writer.write(asked, notes, read_tokens=read_tokens, places=self._places)
             size = text_characters(item.source for item in self._items)
-            asked, told = await run_rules_off_loop(size, self._apart, request, whole, is_remote=writer.remote)
-            in_place, told_there = await run_rules_off_loop(
+            asked, apart = await run_rules_off_loop(
+                size, self._apart, request, whole, is_remote=writer.remote
+            )
+            in_place, there = await run_rules_off_loop(
                 size, self._in_place, writer.summarizer, planned, request
             )
-            try:
-                written = await writer.write(
-                    asked, notes, read_tokens=read_tokens, material=material, in_place=in_place
-                )
-            except SummarizerError as error:
-                if self._config.on_failure == "raise" and writer is writers[-1]:
-                    raise
-                self._writer.fail(error)
-                continue
-            self._note_paid(writer, written)
-            return written.notes, told_there if written.in_place else told
-        # What a user says in messages that stay is told by them, and not here again.
-        asked = replace(request, context=(*request.context, self._spoken))
-        rules = self._engine.rules
-        written = await rules.write(asked, notes, read_tokens=read_tokens, places=self._places)
-        self._note_paid(rules, written)
-        return written.notes, []
+            written = await writer.write(asked, notes, read_tokens=read_tokens, in_place=in_place)
+            told = there if written.in_place else apart
+            return written
 
-    def _note_paid(self, writer: NotesWriter | RulesWriter, written: Written) -> None:
-        self._writer.use.add(written.paid, remote=writer.remote, by=writer.name)
+        chain = self._engine.rules if self.plan.by_rules else self._engine.chain
+        written = await chain.write(write, lambda _, error: self._writer.fail(error))
+        self._writer.use.add(written.paid, remote=written.remote, by=written.by)
+        return written.notes, told
 
 
 def _notes_of(earlier: Sequence[SegmentEdit]) -> Notes:

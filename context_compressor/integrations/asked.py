@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError
-from context_compressor.summarizers.faults import Fault, fault_of
+from context_compressor.summarizers.bill import Bill
 from context_compressor.summarizers.protocol import (
     OWN,
     RULES,
@@ -16,6 +16,7 @@ from context_compressor.summarizers.protocol import (
     Summarizer,
     Summary,
     SummaryRequest,
+    UnaskedError,
     check_summarizer,
     refuse_own,
 )
@@ -67,9 +68,6 @@ class AskedModel(ProviderSummarizer):
         asked = "\n\n".join(one["content"] for one in messages if one["role"] != "system")
         return await client(instructions, asked, parameters.get("max_tokens"))
 
-    def _fault(self, error: Exception) -> Fault:
-        return fault_of(error) or Fault("unreadable", f"{type(error).__name__}: {error}")
-
     def _read(self, answer: Said) -> Answer:
         tokens = (answer.input_tokens, answer.output_tokens, answer.cached_tokens)
         return as_answer(answer.text, None, answer.finish_reason, tokens)
@@ -116,7 +114,6 @@ class OwnModel:
 
     remote = True
     writes_edits = True
-    takes_attempts = True
 
     def __init__(self) -> None:
         self.counter: TokenCounter | None = None
@@ -132,10 +129,11 @@ class OwnModel:
         """Return the model's summary of `request.messages`.
 
         Raises:
-            SummarizerError: no request of the agent's is at hand; else as `AskedModel.summarize`.
+            UnaskedError: no request of the agent's is at hand.
+            SummarizerError: as `AskedModel.summarize`.
         """
         if _AT_HAND.get() is None:
-            raise SummarizerError("the agent's own model writes only at a request of the agent's")
+            raise UnaskedError("the agent's own model writes only at a request of the agent's")
         model = self._models.pop(self.model, None) or AskedModel(self.model, _ask_at_hand)
         self._models[self.model] = model
         if len(self._models) > MOST_MODELS:
@@ -149,7 +147,7 @@ class OwnModel:
         own = _AT_HAND.get()
         return frozenset() if own is None else own.held
 
-    async def in_place(self, text: str, max_tokens: int) -> Summary:
+    async def in_place(self, text: str, max_tokens: int, bill: Bill) -> Summary:
         """Return what the model answers to its last request with a user's message behind it.
 
         System, tools, messages and reasoning settings are those of that request, so that they come out of the
@@ -158,6 +156,7 @@ class OwnModel:
         Args:
             text: the message.
             max_tokens: what the answer may take, what it reasons beside.
+            bill: what is sent.
 
         Raises:
             NotInPlaceError: there is no last request, or it cannot be sent so: it forces a tool or a schema,
@@ -172,7 +171,7 @@ class OwnModel:
         except SummarizerError as error:
             raise NotInPlaceError(str(error)) from None
         model = AskedModel(own.name, ask)
-        return await model.write([{"role": "user", "content": text}], max_tokens)
+        return await model.write([{"role": "user", "content": text}], max_tokens, bill)
 
 
 async def _ask_at_hand(instructions: str, asked: str, room: int | None) -> Said:

@@ -44,7 +44,7 @@ from context_compressor.messages.plain import as_list
 from context_compressor.offload.guide import SpeakerRole
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.search.hits import Hit
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
+from context_compressor.summarizers.chain import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Rules, Summarizer
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import measure_all_off_loop

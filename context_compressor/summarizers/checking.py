@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from operator import itemgetter
 from typing import Any
 
-from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
+from context_compressor.errors import SummaryRejectedError
 from context_compressor.messages.msg import is_segment, tool_names
 from context_compressor.messages.text import clean, strip_reasoning
-from context_compressor.summarizers.attempts import charge_call, paying
-from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.notes import begins_with_edit
 from context_compressor.summarizers.prompts import (
     begins_with_label,
@@ -24,11 +18,9 @@ from context_compressor.summarizers.prompts import (
     repeats_marks,
     system_prompt,
 )
-from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
-from context_compressor.summarizers.sections import drop_least, is_heading, is_placeholder, section_of_heading
+from context_compressor.summarizers.protocol import Summary, SummaryRequest
+from context_compressor.summarizers.sections import is_heading, is_placeholder, section_of_heading
 from context_compressor.summarizers.values import Shown, marked, values
-from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.vocabularies import estimate_tokens
 
 PARROT_WINDOW_CHARS = 300
@@ -40,117 +32,19 @@ PARROT_WINDOWS = 200
 PARROT_MIN_CHARS = 400
 """Shorter texts may repeat the material: there is no shorter way to say a short message."""
 
-SPARE_SHARE = 0.1
-"""So much longer than asked a summary may be where there is room: asking again costs a whole answer."""
-CUT_SHARE = 1.5
-"""Up to so many times its limit a summary is cut, two thirds of it being left; beyond, it is asked again."""
-_TOO_LONG = (
-    "The earlier summary above is your draft of this one. It takes {tokens} tokens; the limit is {limit}. "
-    "Shorten it to the limit: keep what the agent needs most, leave out the rest."
-)
-_MADE_UP = (
-    "Your last summary named what the material does not hold: {values}. "
-    "Write it again with names and values as they stand there."
-)
-_MOST_NAMED = 30
 MAX_MARKED_SHARE, MIN_MARKED = 0.2, 5
 """A summary with more doubtful values than both of these is made up."""
 
-_CANCELLATION_GRACE_SECONDS = 0.5
-"""How long a summariser that was cancelled is waited for."""
 _REF = re.compile(r"ctx://[0-9a-f]{16}(?![0-9a-f])")
 _NO_REF = "[no such ref]"
 _LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re.MULTILINE)
 
 
-async def summarize_checked(
-    summarizer: Summarizer,
-    request: SummaryRequest,
-    counter: TokenCounter,
-    *,
-    replaced_tokens: int,
-    spare_tokens: int = 0,
-    material: str | None = None,
-    input_tokens_estimate: int = 0,
-    timeout_seconds: float | None = None,
-) -> Summary:
-    """Ask for a summary and return it only if it can stand in for what it replaces.
-
-    One that is longer than `request.max_tokens` is taken as it is where it is a tenth too long and there is
-    room; else it loses the ends of the sections that matter least. One that is far too long is asked for once
-    more, with its draft, before it is cut.
-
-    Args:
-        summarizer: who writes it.
-        request: what is asked.
-        counter: measures the summary.
-        replaced_tokens: what the messages cost that it replaces; it must cost less.
-        spare_tokens: how much more than `request.max_tokens` it may cost if need be.
-        material: what was summarised, as text, to recognise a copy; rendered from the request when None.
-        input_tokens_estimate: what to report as read where the summariser reports nothing.
-        timeout_seconds: for all of it, the second attempt included; None waits for ever.
-
-    Returns:
-        The summary, its text cleaned. Its token counts are those reported, both attempts added up; where none
-        are reported, `input_tokens_estimate` and what the text counts. What is refused is noted as unused.
-
-    Raises:
-        SummaryRejectedError: the summary cannot be used; the text says why.
-        SummarizerTimeoutError: there was none in time.
-        SummarizerError: the summariser failed; chained from its exception.
-    """
-    loop = asyncio.get_running_loop()
-    deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
-
-    async def count(text: str) -> int:
-        return await run_off_loop(len(text), counter.count_text, text)
-
-    async def attempt(asked: SummaryRequest) -> tuple[int, str]:
-        """Return a text that passed, and before it its tokens by our counter."""
-        left = None if deadline is None else max(0.0, deadline - loop.time())
-        summary = await ask(summarizer, asked, left, timeout_seconds)
-        said = str(getattr(summary, "text", ""))
-        size = (text_characters(request.messages) if material is None else len(material)) + len(said)
-        read = reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
-        written = reported(getattr(summary, "output_tokens", 0))
-        try:
-            quotes = getattr(summarizer, "quotes", False)
-            text = await run_off_loop(size, check_summary, summary, request, material, quotes)
-            if summarizer.remote:
-                text = await run_off_loop(size, check_values, text, request)
-        except SummaryRejectedError:
-            paid.add(read, written or await count(said))
-            raise
-        tokens = await count(text)
-        paid.add(read, written or tokens)
-        return tokens, text
-
-    most = request.max_tokens + min(spare_tokens, int(SPARE_SHARE * request.max_tokens))
-    with paying(summarizer) as paid:
-        try:
-            tokens, text = await attempt(request)
-        except MadeUpError as error:
-            named = ", ".join(error.values[:_MOST_NAMED])
-            tokens, text = await attempt(asked_again(request, _MADE_UP.format(values=named)))
-        if tokens > max(most, CUT_SHARE * request.max_tokens):
-            note = _TOO_LONG.format(tokens=tokens, limit=request.max_tokens)
-            with suppress(SummarizerError):  # the first can still be cut
-                second = await attempt(asked_again(request, note, draft=text))
-                tokens, text = min((tokens, text), second, key=itemgetter(0))
-        if tokens > most:
-            text = await run_off_loop(len(text), _cut, text, request.max_tokens, counter)
-            tokens = counter.count_text(text)
-        if not says_something(text):
-            raise _rejected(f"{request.max_tokens} tokens leave nothing of it")
-        if tokens >= replaced_tokens:
-            raise _rejected(f"its {tokens} tokens are not fewer than the {replaced_tokens} it replaces")
-    return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
-
-
 def check_summary(
     summary: object,
     request: SummaryRequest,
-    material: str | None = None,
+    *,
+    by_model: bool = True,
     quotes: bool = False,
     sent: SummaryRequest | None = None,
 ) -> str:
@@ -161,7 +55,7 @@ def check_summary(
     Args:
         summary: what the summariser returned.
         request: what was asked.
-        material: what was summarised, as text; rendered from the request when None.
+        by_model: what a program writes may quote a call, and is no error text.
         quotes: whether all of it is quoted from the material, as in an extract; it may then repeat itself as
             the material does.
         sent: what was sent, where that was less than what was asked.
@@ -179,12 +73,12 @@ def check_summary(
         raise _rejected("it says nothing: empty, a placeholder, or only the template")
     if begins_with_label(text) or repeats_marks(text, sent or request):
         raise _rejected("it goes on with the conversation, or repeats the prompt")
-    if material is None and not quotes:  # what a program writes may quote a call, and is no error text
+    if by_model and not quotes:
         _check_form(answer, text, request)
-    if not quotes and len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
+    if not quotes and len(text) >= PARROT_MIN_CHARS and _is_copy(text, request):
         raise _rejected("it repeats the material or the prompt instead of summarising")
     # No text can be read back by refs that nothing names which the summariser was given.
-    known = set(_REF.findall(f"{material_text(request)}\n{material}")) if _REF.search(text) else ()
+    known = set(_REF.findall(material_text(request))) if _REF.search(text) else ()
     return _REF.sub(lambda ref: ref[0] if ref[0] in known else _NO_REF, text)
 
 
@@ -232,27 +126,13 @@ def _rejected(why: str) -> SummaryRejectedError:
     return SummaryRejectedError(f"summary rejected: {why}")
 
 
-def asked_again(request: SummaryRequest, note: str, draft: str | None = None) -> SummaryRequest:
-    """Return a request that says what was wrong; a draft stands where an earlier summary would."""
-    return replace(request, repair=note, previous=draft or request.previous)
-
-
-def _cut(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    """Return a summary in at most `max_tokens` tokens: the ends of its least sections go, or its own end."""
-    shorter = drop_least(text, lambda kept: counter.count_text(kept) <= max_tokens)
-    # One long line, or none of our sections, and dropping whole lines costs too much.
-    if 2 * counter.count_text(shorter) < max_tokens:
-        return cut_to_tokens(text, max_tokens, counter)
-    return shorter
-
-
-def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
+def _is_copy(text: str, request: SummaryRequest) -> bool:
     """Tell whether a text is the material over again: most of its windows stand there, or all of that in it.
 
     Earlier summaries in the material do not count: carrying their lines forward is what is asked.
     """
     said = _flat(text)
-    given = _flat(render_conversation(request.messages) if material is None else material)
+    given = _flat(render_conversation(request.messages))
     earlier = [msg.get_text_content() for msg in request.messages if is_segment(msg)]
     for carried in filter(None, [request.previous, *earlier]):
         if flat := _flat(clean(carried)):
@@ -271,50 +151,6 @@ def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
 def _flat(text: str) -> str:
     """Return `text` on one line, without labels, list marks and quotation marks: a copy may have others."""
     return " ".join(_LINE_MARKS.sub("", text).split())
-
-
-def reported(tokens: object) -> int:
-    """Return tokens as a summariser reported them; 0 for anything else."""
-    return tokens if isinstance(tokens, int) and tokens > 0 else 0
-
-
-async def ask(
-    summarizer: Summarizer, request: SummaryRequest, seconds: float | None, timeout_seconds: float | None
-) -> Summary:
-    """Call a summariser in a task of its own: one that ignores its cancellation cannot hold us up."""
-    name = name_of(summarizer)
-    charge_call(summarizer)
-
-    async def call() -> Summary:
-        return await summarizer.summarize(request)
-
-    task = asyncio.create_task(call())
-    # Whoever has gone need not be told.
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    try:
-        await asyncio.wait({task}, timeout=seconds)
-        if not task.done():
-            raise SummarizerTimeoutError(f"{name} did not answer within {timeout_seconds} seconds")
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=_CANCELLATION_GRACE_SECONDS)
-    if task.cancelled():
-        # Nobody cancelled us, so this must not look as if somebody had.
-        raise SummarizerError(f"{name} was cancelled from within")
-    try:
-        return task.result()
-    except SummarizerError:
-        raise
-    except TimeoutError as error:
-        raise SummarizerTimeoutError(f"{name} timed out: {_brief(error)}") from error
-    except Exception as error:
-        raise SummarizerError(f"{name} failed: {_brief(error)}") from error
-
-
-def _brief(error: Exception) -> str:
-    text = " ".join(str(error).split())[:300]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 _REMARK_TOKENS = 60

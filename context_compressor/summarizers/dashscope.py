@@ -33,7 +33,7 @@ class _Client(NamedTuple):
     session: ClientSession
 
 
-class _BrokenError(Exception):
+class _BrokenError(ConnectionError):
     """Carry a connection that failed or broke."""
 
 
@@ -106,15 +106,6 @@ class DashScopeSummarizer(ProviderSummarizer):
 
     def _drop(self, parameter: str) -> bool:
         return super()._drop(parameter) or self._extra.pop(parameter, None) is not None
-
-    def _fault(self, error: Exception) -> Fault:
-        from aiohttp import ClientError, ClientResponseError
-
-        if isinstance(error, TimeoutError):
-            return Fault("timeout", str(error))
-        if isinstance(error, (_BrokenError, ClientError)) and not isinstance(error, ClientResponseError):
-            return Fault("connection", str(error) or type(error).__name__)
-        return Fault("unreadable", f"{type(error).__name__}: {error}")
 
     def _read(self, answer: Any) -> Answer:
         output = answer.get("output") or {}

@@ -117,19 +117,6 @@ class OpenAISummarizer(ProviderSummarizer):
             **parameters,
         )
 
-    def _fault(self, error: Exception) -> Fault:
-        from openai import APIConnectionError, APIStatusError, APITimeoutError
-
-        if isinstance(error, (TimeoutError, APITimeoutError)):
-            return Fault("timeout", str(error))
-        if isinstance(error, APIConnectionError):
-            return Fault("connection", str(error.__cause__ or error))
-        if not isinstance(error, APIStatusError):
-            return Fault("unreadable", f"{type(error).__name__}: {error}")
-        return Fault(
-            "status", error.message, error.status_code, error.code, error.param, error.response.headers
-        )
-
     def _read(self, answer: Any) -> Answer:
         return read_completion(answer)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Literal, NoReturn, Protocol, runtime_checkable
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError, check_members
 from context_compressor.messages.msg import Msg
+from context_compressor.summarizers.bill import Bill
+from context_compressor.tokens.counter import TokenCounter
 
 Rules = Literal["rules"]
 OWN, RULES = "own", "rules"
@@ -40,6 +43,8 @@ class SummaryRequest:
     """What the memory says of the last answer, where edits could not be made or took too much room.
     `previous` are the notes with what could be made; where no more is needed to mend it, `messages` is
     empty."""
+    bill: Bill = field(default_factory=Bill, compare=False, repr=False, kw_only=True)
+    """What is sent for it: who sends several requests for one summary calls `bill.take()` before each."""
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -72,8 +77,12 @@ class Departure:
     """What fits into its window behind that; None: not known."""
 
 
-class NotInPlaceError(SummarizerError):
-    """The last request cannot be sent again with a message behind it. Nothing was sent."""
+class UnaskedError(SummarizerError):
+    """Report that a model could not be asked. Nothing was sent."""
+
+
+class NotInPlaceError(UnaskedError):
+    """Report that the last request cannot be sent again with a message behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +106,11 @@ class Summarizer(Protocol):
     true it is given the notes as `previous`, and its text replaces them; with `writes_edits` it answers with
     edits.
 
-    Three more are heeded where a summariser has them: `max_input_tokens`, how much it reads (None: not known;
-    what is longer it is given in pieces, one after the other); `takes_attempts`, true where it takes each
-    request that it sends from the event's budget itself, by `attempts.take_attempt`; and `quotes`, true where
-    all that it writes is quoted from the messages, so that it is not refused as their copy. It may raise
-    `SummarizerOverflowError` for a request that is too long, and is then given pieces of it.
+    Two more are heeded where a summariser has them: `max_input_tokens`, how much it reads (None: not known;
+    what is longer it is given in pieces, one after the other); and `quotes`, true where all that it writes is
+    quoted from the messages, so that it is not refused as their copy. It may raise `SummarizerOverflowError`
+    for a request that is too long, and is then given pieces of it. A call counts as one request to a model,
+    unless it takes those that it sends from `request.bill`.
     """
 
     remote: bool
@@ -110,6 +119,32 @@ class Summarizer(Protocol):
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
         ...
+
+
+@runtime_checkable
+class InPlaceSummarizer(Summarizer, Protocol):
+    """The agent's own model, which can be asked behind what it was sent last."""
+
+    @property
+    def held(self) -> Collection[Any]:
+        """The keys of the messages that stood in the last request."""
+        ...
+
+    async def in_place(self, text: str, max_tokens: int, bill: Bill) -> Summary:
+        """Return what it answers to its last request with a user's message behind it.
+
+        Raises:
+            NotInPlaceError: that request cannot be sent so.
+            SummarizerError: the model failed.
+        """
+        ...
+
+
+@runtime_checkable
+class CountingSummarizer(Summarizer, Protocol):
+    """A summariser that tells its model limits in the tokens of a counter, where it is given one."""
+
+    counter: TokenCounter | None
 
 
 def check_summarizer(argument: str, summarizer: object, mend: str = "") -> None:
@@ -147,11 +182,6 @@ def refuse_own(argument: str) -> NoReturn:
 
 
 def writer_of(summarizer: object) -> str:
-    """Return who writes, as logs call it: a model by its name, else what `name_of` says."""
-    model = getattr(getattr(summarizer, "wrapped", summarizer), "model", None)
-    return model if isinstance(model, str) else name_of(summarizer)
-
-
-def name_of(summarizer: object) -> str:
-    """Return what to call a summariser in a message; of one that only wraps another, the other's name."""
-    return type(getattr(summarizer, "wrapped", summarizer)).__name__
+    """Return who writes, as logs call it: a model by its name, else by its class."""
+    model = getattr(summarizer, "model", None)
+    return model if isinstance(model, str) else type(summarizer).__name__

@@ -23,17 +23,16 @@ from context_compressor.errors import (
     check_number,
 )
 from context_compressor.messages.text import strip_reasoning
-from context_compressor.summarizers.attempts import (
-    Paid,
-    current_attempts,
+from context_compressor.summarizers.bill import Bill, Paid
+from context_compressor.summarizers.cutting import drop_torn_end
+from context_compressor.summarizers.faults import (
+    Fault,
+    causes_of,
+    fault_of,
     limit_said,
-    paying,
     room_in,
     says_overflow,
-    take_attempt,
 )
-from context_compressor.summarizers.cutting import drop_torn_end
-from context_compressor.summarizers.faults import Fault, causes_of
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.counter import TokenCounter
@@ -147,7 +146,6 @@ class ProviderSummarizer(ABC):
 
     remote = True
     writes_edits = True
-    takes_attempts = True
 
     _limit_names: ClassVar[tuple[str, ...]] = ("max_tokens",)
     _key_variable: ClassVar[str] = ""
@@ -205,21 +203,21 @@ class ProviderSummarizer(ABC):
             SummarizerError: no attempt gave a summary; the text names the model and the cause, never the key.
         """
         prompt = build_prompt(request, self.counter)
-        return await self.write(prompt.messages(), answer_room(request.max_tokens))
+        return await self.write(prompt.messages(), answer_room(request.max_tokens), request.bill)
 
-    async def write(self, messages: list[dict[str, str]], room: int) -> Summary:
+    async def write(self, messages: list[dict[str, str]], room: int, bill: Bill) -> Summary:
         """Return what the model answers to these messages in at most `room` tokens, what it reasons beside.
 
         Raises: as `summarize`.
         """
-        with paying(self) as paid:
+        with bill.paying() as paid:
             async with self._connected() as client:
                 had_room = self._reasons
-                answer = await self._complete(client, messages, room, paid)
+                answer = await self._complete(client, messages, room, bill, paid)
                 is_cut = answer.finish_reason == "length"
                 if is_cut and not had_room and not strip_reasoning(answer.text):
                     self._reasons = True
-                    answer = await self._complete(client, messages, room, paid)
+                    answer = await self._complete(client, messages, room, bill, paid)
                     is_cut = answer.finish_reason == "length"
             if not strip_reasoning(answer.text):
                 hint = "; it reasoned to the end: raise reasoning_tokens" if is_cut else ""
@@ -240,9 +238,9 @@ class ProviderSummarizer(ABC):
     async def _send(self, client: Any, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Any:
         """Send one request and return the SDK's answer; what it raises is asked of `_fault`."""
 
-    @abstractmethod
     def _fault(self, error: Exception) -> Fault:
         """Return what an exception of `_send` means."""
+        return fault_of(error) or Fault("unreadable", f"{type(error).__name__}: {error}")
 
     @abstractmethod
     def _read(self, answer: Any) -> Answer:
@@ -261,11 +259,13 @@ class ProviderSummarizer(ABC):
     def _key(self) -> str | None:
         return self._given_key or os.environ.get(self._key_variable)
 
-    async def _complete(self, client: Any, messages: list[dict[str, str]], room: int, paid: Paid) -> Answer:
+    async def _complete(
+        self, client: Any, messages: list[dict[str, str]], room: int, bill: Bill, paid: Paid
+    ) -> Answer:
         """Return the model's answer, after as many attempts as it takes and may take."""
         failures = 0
         while True:
-            take_attempt()
+            bill.take()
             parameters = self._parameters(room)
             try:
                 # The SDKs' own timeouts start anew with every byte read.
@@ -279,13 +279,13 @@ class ProviderSummarizer(ABC):
                     continue
                 failures += 1
                 failure, pause = self._judge(fault, failures)
-                current_attempts().failure = str(failure)
+                bill.failure = str(failure)
                 # The SDKs' exceptions may quote the key: servers and HTTP libraries do.
                 cause = None if self._shows_key(error) else error
             else:
                 paid.add(answer.input_tokens, answer.output_tokens)
                 return answer
-            if pause is None or failures > self._max_retries or not current_attempts().left:
+            if pause is None or failures > self._max_retries or not bill.left:
                 raise failure from cause
             await self._sleep(pause)
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
-
-from context_compressor.summarizers.cutting import ELLIPSIS
-from context_compressor.tokens.counter import largest_fitting
 
 SectionKey = Literal["goal", "instructions", "facts", "decisions", "done", "failures", "state"]
 
@@ -97,38 +94,6 @@ def is_placeholder(line: str) -> bool:
     text = _BULLET.sub("", line.strip(), count=1).strip(" \t*_`'\"<>()[]{}（）【】.。!")
     # Folding makes no text shorter, and messages are long.
     return len(text) <= _LONGEST_PLACEHOLDER and text.casefold() in _PLACEHOLDERS
-
-
-def drop_least(text: str, fits: Callable[[str], bool]) -> str:
-    """Return as many lines of a summary as fit: the sections that matter least lose their last lines first.
-
-    What is dropped of a section is marked by an ellipsis; a heading goes with the last of its lines.
-    """
-    lines = text.splitlines()
-    key: SectionKey = LEAST_FIRST[0]
-    order: list[tuple[int, int]] = []
-    for number, line in enumerate(lines):
-        key = section_of_heading(line) or key
-        if line.strip():
-            order.append((-LEAST_FIRST.index(key), number))
-    order.sort()
-
-    def kept(count: int) -> str:
-        shown: list[str] = []
-        numbers = {number for _, number in order[:count]}
-        for number in sorted(numbers):
-            if section_of_heading(lines[number]) is not None and number + 1 not in numbers:
-                continue
-            if shown and not lines[number - 1].strip():
-                shown.append("")
-            following = number + 1
-            while following < len(lines) and not lines[following].strip():
-                following += 1
-            is_last = following >= len(lines) or section_of_heading(lines[following]) is not None
-            shown.append(lines[number] + ("" if is_last or following in numbers else ELLIPSIS))
-        return "\n".join(shown)
-
-    return kept(largest_fitting(lambda count: not fits(kept(count)), len(order), 0, 1, good_enough=None))
 
 
 def is_chinese(texts: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from context_compressor.errors import (
     SummarizerError,
@@ -20,26 +20,22 @@ from context_compressor.messages.msg import Msg, is_segment, is_staying, segment
 from context_compressor.messages.prose import QUOTES
 from context_compressor.messages.speech import quotes_prose
 from context_compressor.messages.text import indent_lines
-from context_compressor.summarizers.attempts import Paid, current_attempts, paying
-from context_compressor.summarizers.checking import (
-    MadeUpError,
-    ask,
-    check_summary,
-    check_values,
-    reported,
-)
+from context_compressor.summarizers.bill import Paid
+from context_compressor.summarizers.checking import MadeUpError, check_summary, check_values
 from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.notes import Faulty, Notes
 from context_compressor.summarizers.pieces import split_messages
 from context_compressor.summarizers.prompts import build_in_place, build_prompt, material_text
 from context_compressor.summarizers.protocol import (
     RULES,
+    CountingSummarizer,
     Departure,
+    InPlaceSummarizer,
     NotInPlaceError,
     Summarizer,
     Summary,
     SummaryRequest,
-    name_of,
+    UnaskedError,
     writer_of,
 )
 from context_compressor.summarizers.provider import answer_room
@@ -86,6 +82,8 @@ _TOO_LONG = (
 _MOST_NAMED, _MOST_TOLD = 30, 300
 _NO_QUOTES = str.maketrans("", "", QUOTES)
 """A quote without its marks."""
+_CANCELLATION_GRACE_SECONDS = 0.5
+"""How long a summariser that was cancelled is waited for."""
 _BETWEEN = "\n\n"
 """What stands between lines that are checked together; no line holds it."""
 
@@ -96,6 +94,9 @@ class Written:
 
     notes: Notes
     paid: Paid
+    remote: bool
+    by: str
+    """Who it was, as logs call it."""
     in_place: bool = False
     """Whether it was the agent's own model, behind its last request."""
 
@@ -121,13 +122,17 @@ class _Behind:
         asked_tokens: what it was asked last took, its room to answer included.
     """
 
-    remote = takes_attempts = True
+    remote = True
 
     def __init__(
-        self, own: Any, departure: Departure, counter: TokenCounter, refused_tokens: int | None
+        self,
+        own: InPlaceSummarizer,
+        departure: Departure,
+        counter: TokenCounter,
+        refused_tokens: int | None,
     ) -> None:
-        self.wrapped = own
         self.asked_tokens = 0
+        self._own = own
         self._departure, self._counter = departure, counter
         self._refused_tokens = refused_tokens
 
@@ -149,8 +154,7 @@ class _Behind:
         )
         if needed > most:
             raise NotInPlaceError(f"{needed} tokens are needed behind the last request, {most} are free")
-        written: Summary = await self.wrapped.in_place(text, room)
-        return written
+        return await self._own.in_place(text, room, request.bill)
 
 
 class NotesWriter:
@@ -177,7 +181,7 @@ class NotesWriter:
     ) -> None:
         self.summarizer = summarizer
         self.remote = summarizer.remote
-        self.name = writer_of(summarizer)
+        self.name, self.kind = writer_of(summarizer), type(summarizer).__name__
         self._counter = counter
         self._timeout_seconds = timeout_seconds
         self._piece_tokens = piece_tokens
@@ -185,8 +189,8 @@ class NotesWriter:
         self._refused_tokens: int | None = None
         self._edits = bool(getattr(summarizer, "writes_edits", False))
         self._rewrites = bool(getattr(summarizer, "rewrites_notes", False))
-        if getattr(summarizer, "counter", self) is None:
-            summarizer.counter = counter  # type: ignore[attr-defined]  # so that it tells limits in our tokens
+        if isinstance(summarizer, CountingSummarizer) and summarizer.counter is None:
+            summarizer.counter = counter
 
     async def write(
         self,
@@ -194,7 +198,6 @@ class NotesWriter:
         notes: Notes,
         *,
         read_tokens: int = 0,
-        material: str | None = None,
         in_place: InPlace | None = None,
     ) -> Written:
         """Return the notes after a request, in at most `request.max_tokens` tokens.
@@ -203,26 +206,26 @@ class NotesWriter:
             request: what leaves, and what explains it. Its `previous` is filled in here.
             notes: so far.
             read_tokens: what to report as read where the summariser reports nothing.
-            material: what leaves, as text, to recognise a copy; rendered from the request when None.
             in_place: what is asked first, behind the agent's last request; where that is not possible, or is
                 refused, the request is made apart.
 
         Raises:
-            SummarizerError: it failed; what it was paid for is noted as unused.
+            SummarizerError: it failed; what it was paid for stands on the request's bill.
         """
         loop = asyncio.get_running_loop()
         deadline = None if self._timeout_seconds is None else loop.time() + self._timeout_seconds
-        if in_place is not None:
+        if in_place is not None and isinstance(self.summarizer, InPlaceSummarizer):
+            behind = _Behind(self.summarizer, in_place.departure, self._counter, self._refused_tokens)
             try:
-                return await self._write_in_place(in_place, notes, deadline, read_tokens)
+                return await self._write_in_place(behind, in_place.request, notes, deadline, read_tokens)
             except NotInPlaceError as error:
                 logger.debug("notes are written apart: %s", error)
             except SummarizerTimeoutError:
                 raise  # there is no time for another request
             except SummarizerError as error:
-                current_attempts().passed_over.append(f"in place: {error}")
+                request.bill.passed_over.append(f"in place: {error}")
         characters = max(1, text_characters(request.messages))
-        with paying(self.summarizer) as paid:
+        with request.bill.paying(remote=self.remote) as paid:
             todo = await self._pieces(request, notes)
             shows_context = True
             while todo:
@@ -232,27 +235,26 @@ class NotesWriter:
                 if todo or not shows_context or not await self._fits(asked, notes):
                     asked = replace(asked, context=())
                 read = read_tokens * text_characters(piece) // characters
-                job = _Job(self.summarizer, paid, deadline, read, None if self.remote else material)
+                job = _Job(self.summarizer, paid, deadline, read)
                 try:
                     notes = await self._write(job, asked, notes, len(todo) + 1)
                 except SummarizerOverflowError as error:
                     smaller = await self._smaller(asked, notes, error)
                     todo, shows_context = [*smaller, *todo], shows_context and not asked.context
-        return Written(notes.taken_over() if self._edits or self._rewrites else notes, paid)
+        notes = notes.taken_over() if self._edits or self._rewrites else notes
+        return Written(notes, paid, self.remote, self.name)
 
     async def _write_in_place(
-        self, asked: InPlace, notes: Notes, deadline: float | None, read_tokens: int
+        self, behind: _Behind, asked: SummaryRequest, notes: Notes, deadline: float | None, read_tokens: int
     ) -> Written:
-        behind = _Behind(self.summarizer, asked.departure, self._counter, self._refused_tokens)
         try:
-            with paying(self.summarizer) as paid:
-                job = _Job(behind, paid, deadline, read_tokens, None)
-                told = await self._write(job, asked.request, notes, 1)
+            with asked.bill.paying() as paid:
+                told = await self._write(_Job(behind, paid, deadline, read_tokens), asked, notes, 1)
         except SummarizerOverflowError as error:
             self._refused_tokens = min(behind.asked_tokens, self._refused_tokens or behind.asked_tokens)
             self._note_limit(error)
             raise
-        return Written(told.taken_over(), paid, in_place=True)
+        return Written(told.taken_over(), paid, self.remote, self.name, in_place=True)
 
     # Pieces
 
@@ -284,7 +286,7 @@ class NotesWriter:
         if room is None:
             return [request.messages]
         pieces = await asyncio.to_thread(split_messages, request.messages, room, self._counter)
-        attempts = current_attempts().left
+        attempts = request.bill.left
         if self.remote and len(pieces) > attempts:
             raise SummarizerError(
                 f"{len(pieces)} pieces to note, and {attempts} attempts of this event are left"
@@ -333,7 +335,7 @@ class NotesWriter:
         room = int(_FILL * limit) - frame
         if room < MIN_ROOM_TOKENS:
             raise SummarizerError(
-                f"{name_of(self.summarizer)} reads {limit} tokens, of which its task takes {frame} and "
+                f"{self.kind} reads {limit} tokens, of which its task takes {frame} and "
                 f"leaves {max(0, room)}; pieces need at least {MIN_ROOM_TOKENS}"
             )
         growth = max(0, request.max_tokens - self._tokens(notes))
@@ -399,18 +401,53 @@ class NotesWriter:
         summarizer, rereads = job.summarizer, repair is None or repair.rereads
         if not rereads:  # no cache makes what is not sent cheaper
             summarizer, sent = self.summarizer, replace(sent, messages=(), context=())
-        summary = await ask(summarizer, sent, job.left(), self._timeout_seconds)
+        summary = await self._answer(summarizer, sent, job.left())
         said = str(getattr(summary, "text", ""))
         size = text_characters(asked.messages) + len(said)
-        read = reported(getattr(summary, "input_tokens", 0))
+        read = _reported(summary, "input_tokens")
         read = read or (job.read_tokens if rereads else self._tokens(notes))
-        cached = reported(getattr(summary, "cached_tokens", 0))
-        written = reported(getattr(summary, "output_tokens", 0))
+        written = _reported(summary, "output_tokens")
         try:
-            return await run_off_loop(size, self._after, summary, asked, sent, notes, job.material)
+            return await run_off_loop(size, self._after, summary, asked, sent, notes)
         finally:
             written = written or await run_off_loop(len(said), self._counter.count_text, said)
-            job.paid.add(read, written, cached)
+            job.paid.add(read, written, _reported(summary, "cached_tokens"))
+
+    async def _answer(self, summarizer: Summarizer, asked: SummaryRequest, seconds: float | None) -> Summary:
+        """Call a summariser in a task of its own: one that ignores its cancellation cannot hold us up."""
+        bill, calls, is_unasked = asked.bill, asked.bill.calls, False
+        if summarizer.remote:
+            bill.check()
+
+        async def call() -> Summary:
+            return await summarizer.summarize(asked)
+
+        task = asyncio.create_task(call())
+        # Whoever has gone need not be told.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+            if not task.done():
+                raise SummarizerTimeoutError(
+                    f"{self.kind} did not answer within {self._timeout_seconds} seconds"
+                )
+            if task.cancelled():
+                # Nobody cancelled us, so this must not look as if somebody had.
+                raise SummarizerError(f"{self.kind} was cancelled from within")
+            return task.result()
+        except SummarizerError as error:
+            is_unasked = isinstance(error, UnaskedError)
+            raise
+        except TimeoutError as error:
+            raise SummarizerTimeoutError(f"{self.kind} timed out: {_brief(error)}") from error
+        except Exception as error:
+            raise SummarizerError(f"{self.kind} failed: {_brief(error)}") from error
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=_CANCELLATION_GRACE_SECONDS)
+            if summarizer.remote and bill.calls == calls and not is_unasked:
+                bill.calls += 1  # it does not take them itself
 
     def _after(
         self,
@@ -418,9 +455,9 @@ class NotesWriter:
         asked: SummaryRequest,
         sent: SummaryRequest,
         notes: Notes,
-        material: str | None,
     ) -> tuple[Notes, list[Faulty]]:
-        text = check_summary(summary, asked, material, getattr(self.summarizer, "quotes", False), sent)
+        quotes = getattr(self.summarizer, "quotes", False)
+        text = check_summary(summary, asked, by_model=self.remote, quotes=quotes, sent=sent)
         faults: list[Faulty] = []
         if self._edits:
             told, faults = notes.edited(text)
@@ -469,11 +506,21 @@ class _Job:
     paid: Paid
     deadline: float | None
     read_tokens: int
-    material: str | None
 
     def left(self) -> float | None:
         """Return how many seconds there are, None for no end."""
         return None if self.deadline is None else max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+def _reported(summary: object, name: str) -> int:
+    """Return tokens as a summariser reported them; 0 for anything else."""
+    tokens = getattr(summary, name, 0)
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _with_rules_quoted(told: Notes, notes: Notes, request: SummaryRequest) -> Notes:
@@ -518,7 +565,7 @@ class RulesWriter:
     """
 
     remote = False
-    name = RULES
+    name = kind = RULES
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
@@ -541,7 +588,7 @@ class RulesWriter:
         """
         characters = text_characters(request.messages) + sum(len(one.text) for one in notes.candidates)
         told = await run_rules_off_loop(characters, self._write, request, notes, places)
-        return Written(told, Paid(read_tokens, self._tokens(told)))
+        return Written(told, Paid(read_tokens, self._tokens(told)), self.remote, self.name)
 
     def _tokens(self, notes: Notes) -> int:
         return self._counter.count_text(notes.text())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dashscope
@@ -29,7 +29,7 @@ from context_compressor.errors import (
     SummarizerTimeoutError,
 )
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, AgentScopeSummarizer
-from context_compressor.summarizers.attempts import attempt_budget
+from context_compressor.summarizers.bill import Bill
 from context_compressor.summarizers.faults import fault_of
 from context_compressor.summarizers.prompts import build_prompt
 from tests.integrations.messages import turns
@@ -152,9 +152,9 @@ async def test_a_failure_is_told_by_name_without_the_key(asked: Asked, reply: Re
 
 async def test_what_passes_is_tried_again_after_a_pause(asked: Asked) -> None:
     asked.server.script(status(503), reset(), completion(GOOD))
-    with attempt_budget(10) as attempts:
-        assert (await asked.summarizer.summarize(ASKED)).text == GOOD
-    assert attempts.taken == 3
+    bill = Bill()
+    assert (await asked.summarizer.summarize(replace(ASKED, bill=bill))).text == GOOD
+    assert bill.calls == 3
     assert asked.summarizer._sleep.seconds == [0.5, 1.0]  # type: ignore[attr-defined]
 
 

@@ -34,7 +34,7 @@ from context_compressor.errors import (
     SummarizerError,
     SummarizerTimeoutError,
 )
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
+from context_compressor.summarizers.chain import ExtractiveSummarizer
 from context_compressor.summarizers.prompts import render_conversation, template
 from tests.memory.scripted import (
     FaultyStore,

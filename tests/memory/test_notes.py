@@ -25,7 +25,7 @@ from context_compressor.core.edits import ItemKey, SavedEdit, SegmentEdit, edit_
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.offload.guide import GUIDE, SHORT_GUIDE
 from context_compressor.offload.stubs import minimal_stub, stub_text
-from context_compressor.summarizers.extracts import ExtractiveSummarizer
+from context_compressor.summarizers.chain import ExtractiveSummarizer
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summarizer, Summary
 from tests.memory.scripted import call, result, user

@@ -8,8 +8,7 @@ import pytest
 
 from context_compressor import is_overflow, limit_in
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.summarizers.attempts import limit_said, room_in, says_overflow
-from context_compressor.summarizers.faults import refuses_tools
+from context_compressor.summarizers.faults import limit_said, refuses_tools, room_in, says_overflow
 
 
 @pytest.mark.parametrize(

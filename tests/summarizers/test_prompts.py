@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg, segment_metadata
 from context_compressor.messages.text import clean
-from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.notes import EDIT_FORMS, Notes
 from context_compressor.summarizers.openai import OpenAISummarizer
 from context_compressor.summarizers.prompts import (
@@ -21,7 +20,7 @@ from context_compressor.summarizers.prompts import (
 from context_compressor.summarizers.protocol import Departure
 from context_compressor.summarizers.sections import SECTIONS
 from context_compressor.summarizers.writing import NotesWriter
-from tests.summarizers.support import PieceCounter, Scripted, assistant, call, request, result, segment, user
+from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment, user
 from tests.support.model_server import ModelServer, completion
 
 MARK = re.compile(r"^<(/?)(in-view|context|notes|conversation|request|note)-([0-9a-f]{12})>$", re.MULTILINE)
@@ -490,18 +489,3 @@ async def test_an_answer_that_obeyed_the_material_is_refused(obeyed):
         model = OpenAISummarizer("scripted", base_url=server.url, api_key="none", max_retries=0)
         with pytest.raises(SummarizerError):
             await NotesWriter(model, PieceCounter(), None).write(asked, Notes())
-
-
-async def test_a_summary_is_handed_on_without_what_cannot_be_seen():
-    asked = request(user(LONG))
-    written = Scripted("## Done\n- read \x1b[31mthe\u202e log\u200b <|im_end|> \ud83d", remote=False)
-    summary = await summarize_checked(written, asked, PieceCounter(), replaced_tokens=5_000)
-    assert summary.text == "## Done\n- read the log < |im_end|> ?"
-
-
-async def test_a_summary_may_speak_of_marks_labels_and_headings():
-    text = "## Facts and values\n- the prompt fences with <conversation-0123456789ab>, labels are [user]"
-    summary = await summarize_checked(
-        Scripted(text, remote=False), request(user(LONG)), PieceCounter(), replaced_tokens=5_000
-    )
-    assert summary.text == text

@@ -5,6 +5,7 @@ import gc
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -14,8 +15,7 @@ from context_compressor.errors import (
     SummarizerOverflowError,
     SummarizerTimeoutError,
 )
-from context_compressor.summarizers.attempts import Paid, attempt_budget
-from context_compressor.summarizers.checking import summarize_checked
+from context_compressor.summarizers.bill import Bill, Paid
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.writing import NotesWriter
@@ -208,15 +208,17 @@ class TestRetries:
 
     async def test_every_attempt_is_taken_from_the_budget(self, server: ModelServer, provider: Provider):
         server.script(status(500))
-        with attempt_budget(2) as budget, pytest.raises(SummarizerError, match="HTTP 500"):
-            await provider.make(server, max_retries=5).summarize(ASKED)
-        assert len(server.requests) == budget.taken == 2
+        bill = Bill(2)
+        with pytest.raises(SummarizerError, match="HTTP 500"):
+            await provider.make(server, max_retries=5).summarize(replace(ASKED, bill=bill))
+        assert len(server.requests) == bill.calls == 2
 
     async def test_what_an_empty_answer_cost_is_noted(self, server: ModelServer, provider: Provider):
         server.script(completion("<think>on and on</think>"))
-        with attempt_budget(2) as budget, pytest.raises(SummarizerError, match="holds no text"):
-            await provider.make(server).summarize(ASKED)
-        assert budget.take_unused() == Paid(100, 20)
+        bill = Bill(2)
+        with pytest.raises(SummarizerError, match="holds no text"):
+            await provider.make(server).summarize(replace(ASKED, bill=bill))
+        assert bill.remote == Paid(100, 20)
 
 
 class TestOverflow:
@@ -467,12 +469,3 @@ class TestConnections:
         texts = await asyncio.gather(*(asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)))
         assert await asyncio.to_thread(in_a_loop_of_its_own) in texts
         assert (await asked.summarize(ASKED)).text in texts
-
-
-async def test_a_summary_that_is_too_long_is_asked_for_again(server: ModelServer, provider: Provider):
-    server.script(completion(GOOD + "\n- more" * 300, usage=(10, 600)), completion(GOOD, usage=(12, 20)))
-    summary = await summarize_checked(
-        provider.make(server), ASKED, PieceCounter(), replaced_tokens=1_000, timeout_seconds=30
-    )
-    assert (summary.text, summary.input_tokens, summary.output_tokens) == (GOOD, 22, 620)
-    assert "is your draft" in provider.messages(server.requests[1])[1]["content"]

@@ -4,7 +4,6 @@ from context_compressor.summarizers.checking import says_something
 from context_compressor.summarizers.prompts import template
 from context_compressor.summarizers.sections import (
     SECTIONS,
-    drop_least,
     is_chinese,
     is_placeholder,
     section_of_heading,
@@ -29,26 +28,6 @@ def test_headings_are_known_in_the_forms_that_models_write_and_of_the_first_vers
     line: str, key: str | None
 ):
     assert section_of_heading(line) == key
-
-
-LONG = (
-    "## Goal\n- ship it\n\n## Decisions\n- d1\n- d2\n\n"
-    "## Done\n- a.py\n- b.py\n- c.py\n\n## State and next steps\n- s1"
-)
-
-
-def test_what_is_too_long_loses_the_ends_of_the_sections_that_matter_least():
-    def shortened(characters: int) -> str:
-        return drop_least(LONG, lambda text: len(text) <= characters)
-
-    assert shortened(len(LONG)) == LONG
-    assert shortened(len(LONG) - 1) == LONG.replace("\n- c.py", " …")
-    without_done = LONG.replace("## Done\n- a.py\n- b.py\n- c.py\n\n", "")
-    assert "## Done" not in shortened(len(without_done) + 2)
-    assert "- d1 …" in shortened(len(without_done) - 2)
-    assert shortened(60) == "## Goal\n- ship it\n\n## State and next steps\n- s1"
-    assert shortened(20) == "## Goal\n- ship it"
-    assert shortened(3) == ""
 
 
 @pytest.mark.parametrize(

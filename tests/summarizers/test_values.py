@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from benchmarks.mutations import KINDS, made, measure
 from context_compressor.errors import SummaryRejectedError
-from context_compressor.summarizers.checking import check_values, summarize_checked
+from context_compressor.summarizers.checking import check_values
+from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.values import MARK, Shown, marked, unmarked
+from context_compressor.summarizers.writing import NotesWriter
 from tests.summarizers.support import PieceCounter, Scripted, request, segment, user
 
 MATERIAL = Shown("""\
@@ -111,10 +113,9 @@ def test_marks_stay_where_an_earlier_summary_has_them_and_are_not_doubled():
 @pytest.mark.parametrize("remote", [True, False])
 async def test_only_what_a_model_wrote_is_marked(remote: bool):
     writer = Scripted("- order W8842 is open", remote=remote)
-    summary = await summarize_checked(
-        writer, request(user("order W8841 is open")), PieceCounter(), replaced_tokens=99
-    )
-    assert (MARK in summary.text) is remote
+    asked = request(user("order W8841 is open"))
+    written = await NotesWriter(writer, PieceCounter(), None).write(asked, Notes())
+    assert (MARK in written.notes.text()) is remote
 
 
 def test_a_summary_that_is_made_up_is_refused():

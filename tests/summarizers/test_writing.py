@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,23 @@ import pytest
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError, SummarizerTimeoutError
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.attempts import Paid, attempt_budget
+from context_compressor.summarizers import writing
+from context_compressor.summarizers.bill import Bill, Paid
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import build_prompt, render_conversation
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.summarizers.writing import NotesWriter, Written
-from tests.summarizers.support import PieceCounter, Scripted, assistant, call, request, result, segment, user
+from tests.summarizers.support import (
+    Acting,
+    PieceCounter,
+    Scripted,
+    assistant,
+    call,
+    request,
+    result,
+    segment,
+    user,
+)
 
 COUNTER = PieceCounter()
 FRAME = COUNTER.count_text("\n".join(build_prompt(request(max_tokens=200))))
@@ -169,17 +181,20 @@ class TestFailures:
             ("[user]\n go on", "goes on with the conversation"),
             ("\n".join(str(msg.content) for msg in history()), "repeats the material"),
             (SummarizerError("HTTP 500"), "HTTP 500"),
-            (RuntimeError("boom"), "boom"),
+            (KeyError("choices"), r"Reader failed: KeyError: 'choices'"),
+            (TimeoutError(), "Reader timed out"),
+            (asyncio.CancelledError(), "cancelled from within"),
         ],
         ids=lambda value: str(value)[:20],
     )
     async def test_one_piece_that_fails_fails_the_whole_and_what_it_took_is_noted(self, answer, cause: str):
         reader = Reader(9_000, write=lambda seen: answer if "MSG19" in seen else None)
-        with attempt_budget(100) as budget, pytest.raises(SummarizerError, match=cause):
-            await write(reader, request(*history(), max_tokens=400), piece_tokens=500)
+        asked = request(*history(), max_tokens=400)
+        with pytest.raises(SummarizerError, match=cause):
+            await write(reader, asked, piece_tokens=500)
         answered = len(reader.requests) - isinstance(answer, BaseException)
         assert answered > 1
-        assert budget.take_unused() == Paid(10 * answered, answered)
+        assert asked.bill.remote == asked.bill.every == Paid(10 * answered, answered)
 
     async def test_a_window_too_small_for_anything_is_an_error_after_few_calls(self):
         reader = Reader(0)
@@ -196,8 +211,8 @@ class TestFailures:
 
     async def test_more_pieces_than_attempts_are_not_begun(self):
         reader = Reader(9_000)
-        with attempt_budget(3), pytest.raises(SummarizerError, match=r"\d+ pieces to note, and 3 attempts"):
-            await write(reader, request(*history()), piece_tokens=200)
+        with pytest.raises(SummarizerError, match=r"\d+ pieces to note, and 3 attempts"):
+            await write(reader, request(*history(), bill=Bill(3)), piece_tokens=200)
         assert reader.requests == []
 
     async def test_all_pieces_share_one_time(self, monkeypatch):
@@ -214,27 +229,76 @@ class TestFailures:
                 late = 2_000.0
                 return await super().summarize(one)
 
-        with attempt_budget(9) as budget, pytest.raises(SummarizerTimeoutError, match="within 1000 seconds"):
-            await write(Slow(9_000), request(*history()), piece_tokens=500, timeout_seconds=1_000)
-        assert budget.take_unused() == Paid(10, 1)
+        asked = request(*history())
+        with pytest.raises(SummarizerTimeoutError, match="within 1000 seconds"):
+            await write(Slow(9_000), asked, piece_tokens=500, timeout_seconds=1_000)
+        assert asked.bill.remote == Paid(10, 1)
 
-    async def test_cancellation_leaves_nothing_running(self):
-        started = asyncio.Event()
+    async def test_the_exception_of_a_summariser_is_told_as_the_cause(self):
+        for cause in (KeyError("choices"), SummarizerError("no key")):
+            with pytest.raises(SummarizerError) as caught:
+                await write(Scripted(cause), request(*history(2)))
+            assert cause in (caught.value, caught.value.__cause__)
 
-        class Hanging(Reader):
-            async def summarize(self, one: SummaryRequest) -> Summary:
-                started.set()
-                return await asyncio.Event().wait()
+    async def test_one_that_is_no_coroutine_is_a_failure(self):
+        class Plain:
+            remote = False
 
-        task = asyncio.create_task(write(Hanging(0), request(*history(2))))
+            def summarize(self, _request):
+                return Summary(text=NOTHING_NEW)
+
+        with pytest.raises(SummarizerError, match="Plain failed: TypeError"):
+            await write(Plain(), request(*history(2)))
+
+    @pytest.mark.parametrize("ends", ["in time", "by us", "never"])
+    async def test_one_that_hangs_is_cancelled_and_holds_nobody_up(self, ends: str, monkeypatch):
+        monkeypatch.setattr(writing, "_CANCELLATION_GRACE_SECONDS", 0.01)
+        started, cancelled, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def act(_request):
+            started.set()
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    cancelled.set()
+                    if ends != "never":
+                        raise
+            raise RuntimeError("too late for anybody to hear")
+
+        seconds = None if ends == "by us" else 0.01
+        task = asyncio.create_task(write(Acting(act), request(*history(2)), timeout_seconds=seconds))
         await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        if ends == "by us":
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            with pytest.raises(SummarizerTimeoutError, match=r"Acting did not answer within 0\.01 seconds"):
+                await task
+        assert cancelled.is_set()
+        release.set()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
 
-async def test_what_is_not_reported_is_estimated_by_the_share_of_each_piece():
-    written = await write(Scripted(NOTHING_NEW), request(*history()), piece_tokens=500, read_tokens=1_000)
+@pytest.mark.parametrize("tokens", [(0, 0), (-3, "many")])
+async def test_what_is_not_reported_is_estimated_by_the_share_of_each_piece(tokens):
+    answer = Summary(NOTHING_NEW, *tokens)
+    written = await write(Scripted(answer), request(*history()), piece_tokens=500, read_tokens=1_000)
     assert 990 <= written.paid.input_tokens <= 1_000
     assert written.paid.output_tokens > 0
+
+
+async def test_an_endless_answer_is_counted_and_cut_off_the_event_loop():
+    threads = set()
+
+    class Watching(PieceCounter):
+        def count_text(self, text: str) -> int:
+            if len(text) > 200_000:
+                threads.add(threading.current_thread())
+            return super().count_text(text)
+
+    endless = Scripted("## Goal\n+ fix it" + "\n+ more of it" * 20_000, edits=True)
+    await NotesWriter(endless, Watching(), None).write(request(*history(2), max_tokens=100), Notes())
+    assert threads
+    assert threading.main_thread() not in threads

@@ -18,7 +18,7 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.taken import taken_over
 from context_compressor.messages.chat import from_openai
 from context_compressor.offload.guide import MOST_TOOLS, TOOL_NAMES
-from context_compressor.summarizers.faults import Fault, fault_of, is_overflow, limit_in
+from context_compressor.summarizers.faults import Fault, is_overflow, limit_in
 from context_compressor.summarizers.provider import Answer, ProviderSummarizer, as_answer
 from context_compressor.tools.source import OffloadSource
 from context_compressor.tools.tools import OffloadTools
@@ -118,9 +118,6 @@ class AgentScopeSummarizer(ProviderSummarizer):
         async for chunk in answer:
             last = chunk  # each holds all that came before
         return last
-
-    def _fault(self, error: Exception) -> Fault:
-        return fault_of(error) or Fault("unreadable", f"{type(error).__name__}: {error}")
 
     def _read(self, answer: Any) -> Answer:
         try:
