@@ -23,7 +23,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.messages.forms import FormName
-from context_compressor.messages.wire import get
+from context_compressor.messages.plain import get
 from context_compressor.summarizers.openai import read_completion
 
 _LIMITS = ("max_completion_tokens", "max_tokens")

@@ -26,7 +26,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.messages.forms import FormName
-from context_compressor.messages.wire import get
+from context_compressor.messages.plain import get
 
 _OF_ANSWER = (
     *("max_tokens", "stream", "stop_sequences", "metadata", "tool_choice", "output_format"),

@@ -28,7 +28,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.messages.forms import FormName
-from context_compressor.messages.wire import get
+from context_compressor.messages.plain import get
 from context_compressor.summarizers.faults import Fault
 
 logger = logging.getLogger(__name__)
