@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import is_
 from typing import Any, Protocol, Unpack
 
 from context_compressor.core.config import ConfigFields, as_config
@@ -17,7 +18,6 @@ from context_compressor.core.edits import ItemKey
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.integrations.asked import Own, OwnModel, at_hand
-from context_compressor.integrations.lists import beginning_of, count_same, spoken_of
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.kept import (
@@ -29,6 +29,7 @@ from context_compressor.memory.kept import (
     named_in,
     record_of,
 )
+from context_compressor.memory.listing import Said
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.memory.saved import SAVED_KEY
 from context_compressor.memory.stateless import (
@@ -141,7 +142,7 @@ class Shown:
     messages: list[Any]
     """The view, in the adapter's form; unaltered messages are the list's own objects."""
     conversation: Conversation
-    said: list[Any] = field(repr=False)
+    said: Said = field(repr=False)
     system: Any = field(default=None, repr=False)
     is_kept_elsewhere: bool = False
     """Whether the framework keeps the state itself."""
@@ -261,14 +262,16 @@ class Conversations:
         """
         if not isinstance(key, str | None):
             raise InvalidArgumentError(f"key: expected a string or None, got {type(key).__name__}")
-        said = as_list(messages)
+        said = Said(as_list(messages), self.form)
         found = await self._earlier(said, key, state)
         found.best.key = key if label is None else label
         may_offer = self._with_tools if with_tools is None else with_tools
         may_offer = may_offer and tools_beside <= MOST_TOOLS_BESIDE and self.offers_tools_to(model)
         filled, spoken = said, None
         if fill is not None:
-            filled, spoken = fill(said, found.best.notes), spoken_of(self.form.pieces(said))
+            items = fill(list(said.items), found.best.notes)
+            if len(items) != len(said.items) or not all(map(is_, items, said.items)):
+                filled, spoken = Said(items, self.form), said.names()
         if own is not None and found.best.sent is not None:
             last, held = found.best.sent
             own = own._replace(last=last, held=held)
@@ -281,7 +284,7 @@ class Conversations:
 
     async def has_left(self, messages: Iterable[Any], *, key: str | None = None) -> bool:
         """Tell whether something has left the view of the conversation that a list goes on."""
-        return (await self._earlier(as_list(messages), key, None)).best.has_left
+        return (await self._earlier(Said(as_list(messages), self.form), key, None)).best.has_left
 
     async def run_tool(
         self, shown: Shown, name: str, arguments: Mapping[str, Any] | str | None, wire: Wire = "chat"
@@ -305,9 +308,9 @@ class Conversations:
         Another conversation that begins with the same messages may go on from there meanwhile: it has a
         memory of its own then, so that no word of it is found here.
         """
-        one, pieces = shown.conversation, self.form.pieces(shown.said)
+        one = shown.conversation
         with at_hand(shown.own):
-            async with memory_behind(one.state, self._call(one, shown), pieces) as memory:
+            async with memory_behind(one.state, self._call(one, shown), shown.said) as memory:
                 yield memory
 
     def _call(self, one: Conversation, shown: Shown | None = None) -> Call:
@@ -324,7 +327,7 @@ class Conversations:
         state = result.state
         assert isinstance(state, KeptState)
         assert state.kept is not None
-        spoken = state.kept.spoken() if spoken is None else spoken
+        spoken = state.kept.spoken if spoken is None else spoken
         stats = _added(earlier.stats, result)
         shown = replace(earlier, spoken=spoken, state=state, stats=stats, left_at=None)
         left = self._keep(shown, found, now)
@@ -451,25 +454,24 @@ class Conversations:
 
         Nothing is shown, and no event comes of it. The arguments and errors are those of `view`.
         """
-        said = as_list(messages)
+        said = Said(as_list(messages), self.form)
         one = (await self._earlier(said, key, state)).best
         with at_hand(own):
-            async with memory_behind(one.state, self._call(one), self.form.pieces(said)) as memory:
+            async with memory_behind(one.state, self._call(one), said) as memory:
                 yield memory
 
     # Finding
 
-    async def _earlier(self, said: Sequence[Any], key: str | None, state: Mapping[str, Any] | None) -> _Found:
+    async def _earlier(self, said: Said, key: str | None, state: Mapping[str, Any] | None) -> _Found:
         """Return what is known of a list's conversation."""
         if key is not None and state is not None:
             return _Found(self._known_as(key, state), is_handed=True)
-        pieces = self.form.pieces(said)
-        name = beginning_of(pieces) if key is None else key
+        name = said.beginning() if key is None else key
         if state is not None:
             return _Found(self._known_as(name, state), is_handed=True)
-        return await self._find(name, pieces, is_named=key is not None)
+        return await self._find(name, said, is_named=key is not None)
 
-    async def _find(self, name: str, pieces: Sequence[Sequence[Any]], *, is_named: bool) -> _Found:
+    async def _find(self, name: str, said: Said, *, is_named: bool) -> _Found:
         """Return the conversation under a name that a list shares most with, its state included."""
         known = [one for one in list(self._known.values()) if one.name == name]
         elsewhere = list[Conversation]()
@@ -488,7 +490,7 @@ class Conversations:
                 notes, left_at = dict(each.get("notes", {})), each.get("left_at")
                 elsewhere.append(replace(one, notes=notes, left_at=left_at))
         found = [*known, *elsewhere]
-        spoken = spoken_of(pieces) if len(found) > 1 else []
+        spoken = said.names() if len(found) > 1 else []
         shared = [_shared(one.spoken, spoken) for one in found]
         # Of those that share as much the last one is what another process did since.
         best = max(zip(shared, range(len(found)), found, strict=True), default=None)
@@ -661,7 +663,9 @@ def _named(one: Conversation) -> set[str]:
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
     """Return how many pieces two lists share at the beginning, and in all."""
-    return count_same(one, other), len(set(one).intersection(other))
+    pairs = enumerate(zip(one, other, strict=False))
+    same = next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return same, len(set(one).intersection(other))
 
 
 def _departs(shown: Conversation, one: Conversation, *, is_named: bool) -> bool:

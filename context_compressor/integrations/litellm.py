@@ -24,7 +24,7 @@ from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.talk import asker
 from context_compressor.integrations.conversations import Conversations, Shown, key_of
 from context_compressor.integrations.options import KeyedOptions, make_conversations
-from context_compressor.memory.listed import digest_of, wires_of
+from context_compressor.memory.listing import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.plain import get
 

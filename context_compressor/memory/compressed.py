@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, Unpack
 
 from context_compressor.core.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.core.shown import own_words_in, shown_message
@@ -25,7 +26,7 @@ from context_compressor.memory.base import (
 from context_compressor.memory.handover import Receiver, check_receiver
 from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.listed import Originals, write_view
+from context_compressor.memory.listing import Listing, Said, write_view
 from context_compressor.memory.loops import Face
 from context_compressor.memory.places import Recall
 from context_compressor.memory.reporting import CompressionStats, stats_of
@@ -55,6 +56,17 @@ if TYPE_CHECKING:
     from context_compressor.tools import OffloadTools
 
 T = TypeVar("T")
+
+
+class Asked(NamedTuple):
+    """What a view is asked for."""
+
+    said: Said
+    listing: Listing
+    """What is known of the list."""
+    system: Any
+    text: str
+    """Of the system."""
 
 
 class CompressedMemory(MemoryBase):
@@ -185,7 +197,8 @@ class CompressedMemory(MemoryBase):
             InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
         """
         self.face.take()
-        await self._follower.follow(FORMS["chat"].pieces(as_list(messages)))
+        async with self._follower.follow(Said(as_list(messages), FORMS["chat"])):
+            pass
 
     # Reading
 
@@ -214,36 +227,13 @@ class CompressedMemory(MemoryBase):
             ContextOverflowError, RedactionError, SummarizerError, OffloadError: as `get_memory`.
             LoopError: the memory is used by `view_sync`.
         """
-        shape, text = as_form(form), system_text(system)
-        said = [] if messages is None else as_list(messages)
-        beside = shape.beside(said, None)
+        shape = as_form(form)
+        said, text = Said([] if messages is None else as_list(messages), shape), system_text(system)
         self.face.take()
-        originals: Originals = []
-
-        def make(state: MemoryState) -> list[Any]:
-            there = [
-                item for ids, piece in originals if any(id in state.known for id in ids) for item in piece
-            ]
-            shown = shape.finish(self._written(state, shape, originals), there, system)
-            state.shown.set_system(text, shape.beside(said, shown))
-            return shown
-
-        async def show() -> list[Any]:
-            self._tracker.state.shown.set_system(text, beside)
-            return await self._shown(make)
-
         if messages is None:
-            return await show()
-
-        pieces = shape.pieces(said)
-
-        async def followed() -> list[Any]:
-            originals.extend(zip(self._follower.ids(), pieces, strict=False))
-            return await show()
-
-        shown = await self._follower.follow(pieces, shape, is_any=reset, show=followed)
-        assert shown is not None
-        return shown
+            return await self._sent(Asked(said, (), system, text))
+        async with self._follower.follow(said, is_any=reset) as listing:
+            return await self._sent(Asked(said, listing, system, text))
 
     def view_sync(
         self,
@@ -269,11 +259,22 @@ class CompressedMemory(MemoryBase):
             return make(tracker.state)
         return await self._runner.bring_up_to_date(make, summary=summary)
 
-    def _written(self, state: MemoryState, form: Form, originals: Originals) -> list[Any]:
-        """Return the view in a form, to be finished; what it shows as it came is the caller's own objects."""
+    async def _sent(self, asked: Asked) -> list[Any]:
+        """Return what is sent for a list that the history has."""
+        self._tracker.state.shown.set_system(asked.text, asked.said.form.beside(asked.said.items, None))
+        return await self._shown(partial(self._written, asked))
+
+    def _written(self, asked: Asked, state: MemoryState) -> list[Any]:
+        """Return the view in a form; what it shows as it came is the caller's own objects."""
+        said, form = asked.said, asked.said.form
+        originals = [(one.ids, piece) for one, piece in zip(asked.listing, said.pieces, strict=False)]
         view = state.view(None, with_summaries=True)
         view = self._follower.with_markers(view) if form is FORMS["chat"] else view
-        return write_view(view, state.shown.whole, form, originals)
+        there = [item for ids, piece in originals if any(id in state.known for id in ids) for item in piece]
+        written = write_view(view, state.shown.whole, form, originals)
+        shown = form.finish(written, there, asked.system)
+        state.shown.set_system(asked.text, form.beside(said.items, shown))
+        return shown
 
     async def get_memory(
         self,

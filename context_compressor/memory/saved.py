@@ -32,7 +32,7 @@ from context_compressor.core.ledger import Ledger, SavedLedger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce, SavedBudget
 from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs
-from context_compressor.memory.listed import Followed, unless_known
+from context_compressor.memory.listing import Followed, unless_known
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.markers import Markers

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import operator
 import time
 from collections import Counter
 from collections.abc import (
@@ -14,7 +13,6 @@ from collections.abc import (
     Container,
     Coroutine,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -22,21 +20,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import update_wrapper
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar, Unpack
 
 from context_compressor.core.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators
-from context_compressor.memory.compressed import CompressedMemory, system_text
+from context_compressor.memory.compressed import Asked, CompressedMemory, system_text
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.listed import Synced, digests_of, is_as_it_was, read_pieces
+from context_compressor.memory.listing import Known, Listing, Said, compare
 from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
-from context_compressor.messages.forms import FORMS, Form, FormName, as_form
-from context_compressor.messages.markers import has_marker, set_markers, split_markers, text_forms
+from context_compressor.messages.forms import Form, FormName, as_form
+from context_compressor.messages.markers import has_marker, set_markers
 from context_compressor.messages.msg import Msg, copy_json
 from context_compressor.messages.parts import plain_texts
 from context_compressor.messages.plain import as_list
@@ -164,7 +163,7 @@ class Call(NamedTuple):
 
 
 async def compress(
-    messages: Iterable[Any],
+    messages: Iterable[Any] | Said,
     call: Call,
     *,
     on_event: EventHook | None,
@@ -180,36 +179,33 @@ async def compress(
     made now name the read-back tools; None: as the state says.
     """
     call = _inline(call)
-    shape, store = call.form, call.store
-    listed, text = as_list(messages), system_text(system)
-    said = shape.pieces(listed)
-    kept = _take(state, call, said, listed)
+    said = messages if isinstance(messages, Said) else Said(as_list(messages), call.form)
+    text = system_text(system)
+    kept = _take(state, call, said)
     if kept is None:
         kept = await _begin(_check_state(state), call, said)
     else:
-        new, synced = _read(said[len(kept.listed) :], shape, (), kept.seen)
+        new, listing = _read(said, kept.listing)
         kept.named |= _refs_named(new)
-        kept.listed += synced
+        kept.listing += listing
         await kept.memory._add(new)
     memory = kept.memory
     if names_tools is not None:
         memory.offer_tools(names_tools)
     memory._runner.start_counting(on_event)
-    memory._tracker.state.shown.set_system(text, shape.beside(listed, None))
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
         memory.record_overflow(None if refused is True else refused)
     try:
-        await memory.get_memory()
+        shown = await memory._sent(Asked(said, kept.listing, system, text))
     except ContextOverflowError:
+        starts = accumulate(map(len, said.pieces), initial=0)
+        pieces = zip(starts, kept.listing, strict=False)
         places = {
-            id: f"messages[{index}]"
-            for index, ids in zip(_places(said), (one.ids for one in kept.listed), strict=True)
-            for id in ids
+            id: f"messages[{start}]" for start, one in pieces for id in one.ids
         }  # ids are of our making
         raise overflow_error(memory._tracker.state, call.config, places) from None
-    kept.items = listed if shape.is_frozen else []
     if not call.with_words:
         await memory._texts.copy_words()
     saved = memory._save(with_words=call.with_words)
@@ -219,24 +215,13 @@ async def compress(
     if texts:
         named = kept.named | memory._tracker.state.ledger.kept_refs()
         texts = {ref: text for ref, text in texts.items() if ref in named}
-    if store is None or texts:
+    if call.store is None or texts:
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()
     if memory._tracker.state.names_tools:
         result_state[TOOLS_KEY] = True
     result_state.note_left(kept)
     memory.face = Face()  # what the tools are called from is another matter
-    own = [(one.ids, piece) for one, piece in zip(kept.listed, said, strict=True)]
-    shown = shape.finish(memory._written(memory._tracker.state, shape, own), listed, system)
-    memory._tracker.state.shown.set_system(text, shape.beside(listed, shown))
     return CompressionResult(shown, memory.stats(), result_state, memory)
-
-
-def _places(pieces: Sequence[Sequence[Any]]) -> Iterator[int]:
-    """Yield where each piece begins in the list."""
-    place = 0
-    for piece in pieces:
-        yield place
-        place += len(piece)
 
 
 @dataclass(slots=True)
@@ -252,20 +237,13 @@ class _Kept:
     """Refs of texts in the store that no list says any more, with the time; None: since this call."""
     named: set[str]
     """Refs in what was handed over."""
-    seen: Counter[str]
-    """How often each content came."""
-    listed: list[Synced]
+    listing: Listing
     """What the list said."""
-    items: list[Any] = field(default_factory=list)
-    """The list, where its items never change."""
-    _spoken: list[str] = field(default_factory=list)
-    _looked: int = 0
 
+    @property
     def spoken(self) -> list[str]:
-        """Return an id for each piece of the list but instructions."""
-        self._spoken += [one.ids[0] for one in self.listed[self._looked :] if one.speaks]
-        self._looked = len(self.listed)
-        return list(self._spoken)
+        """An id for each piece of the list but instructions."""
+        return [one.ids[0] for one in self.listing if one.speaks]
 
 
 class _LeavingStore(KeepingStore):
@@ -299,22 +277,21 @@ class KeptState(dict[str, Any]):
         return dict, (dict(self),)  # a copy is the data alone
 
 
-def _take(state: object, call: Call, said: Sequence[Sequence[Any]], listed: Sequence[Any]) -> _Kept | None:
+def _take(state: object, call: Call, said: Said) -> _Kept | None:
     """Return the memory behind a state, if the call goes on where it ends; it is handed out once."""
-    if not isinstance(state, KeptState):
+    kept = state.kept if isinstance(state, KeptState) else None
+    if kept is None or kept.call != call:
         return None
-    kept, state.kept = state.kept, None
-    if kept is None or kept.call != call or len(said) < len(kept.listed):
-        return None
-    if kept.items and len(listed) >= len(kept.items) and all(map(operator.is_, kept.items, listed)):
-        return kept
-    return kept if all(map(is_as_it_was, kept.listed, said)) else None
+    found = compare(kept.listing, said, goes_on=False)
+    if found.same < len(kept.listing) or found.listing is not kept.listing:
+        return None  # its messages have other request metadata, or are read in other words
+    assert isinstance(state, KeptState)
+    state.kept = None
+    return kept
 
 
 @asynccontextmanager
-async def memory_behind(
-    state: Mapping[str, Any], call: Call, said: Sequence[Sequence[Any]]
-) -> AsyncIterator[CompressedMemory]:
+async def memory_behind(state: Mapping[str, Any], call: Call, said: Said) -> AsyncIterator[CompressedMemory]:
     """Give the memory behind a state, as it is with a list, to nobody else meanwhile.
 
     A call that goes on from the state in that time makes a memory of its own; so does this where another one
@@ -323,10 +300,10 @@ async def memory_behind(
     Args:
         state: what an earlier call returned.
         call: what a memory is made with.
-        said: the list in pieces, which may go on where that call's ended.
+        said: the list, which may go on where that call's ended.
     """
     call = _inline(call)
-    kept = _take(state, call, said, [item for piece in said for item in piece])
+    kept = _take(state, call, said)
     taken = kept is not None
     if kept is None:
         kept = await _begin(_check_state(dict(state)), call, said)
@@ -389,15 +366,11 @@ def _inline(call: Call) -> Call:
     return call._replace(config=call.config.model_copy(update={"background_ratio": None}))
 
 
-async def _begin(earlier: Mapping[str, Any], call: Call, said: Sequence[Sequence[Any]]) -> _Kept:
+async def _begin(earlier: Mapping[str, Any], call: Call, said: Said) -> _Kept:
     """Return a memory that was made from a state and a list."""
-    settings, store, summarizer, counter, form, _ = call
+    settings, store, summarizer, counter, _, _ = call
     carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
-    saved = earlier.get(SAVED_KEY) or {}
-    known = saved.get("tokens") if isinstance(saved, Mapping) else None
-    seen: Counter[str] = Counter()
-    # A long conversation takes a while.
-    history, listed = await asyncio.to_thread(_read, said, form, known or {}, seen)
+    history, listing = await asyncio.to_thread(_read, said)  # a long conversation takes a while
     base = InMemoryMemory()
     await base.history.write([Add(msg) for msg in history])
     named = _refs_named(history)
@@ -412,40 +385,27 @@ async def _begin(earlier: Mapping[str, Any], call: Call, said: Sequence[Sequence
     memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
     if earlier.get(TOOLS_KEY):
         memory.offer_tools()
-    return _Kept(memory, call, carried, left, named, seen, listed)
+    return _Kept(memory, call, carried, left, named, listing)
 
 
-def _read(
-    pieces: Sequence[Sequence[Any]], form: Form, known: Container[str], seen: Counter[str]
-) -> tuple[list[Msg], list[Synced]]:
+def _read(said: Said, listing: Listing = ()) -> tuple[list[Msg], Listing]:
     """Return messages under ids that the same content gives in every call, for the ledger, and what was said.
 
-    A text may be said as a string or as the only part. It is read in the form that earlier calls knew, and
-    written in the one that it has.
-
     Args:
-        pieces: of the list.
-        form: its shape.
-        known: ids that earlier calls gave.
-        seen: how often each content came before; counted on.
+        said: the list.
+        listing: the beginning of it, which was read before.
     """
+    seen = Counter(one.digest for one in listing)
     history: list[Msg] = []
-    listed: list[Synced] = []
-    for piece in read_pieces(form, pieces):
-        msgs, digest, which = piece.msgs, piece.digest, 0
-        if known and form is FORMS["chat"] and len(msgs) == 1:
-            said = text_forms(split_markers(piece.wires[0])[0])
-            digests = digests_of(piece.wires)
-            which = next((n for n, one in enumerate(digests) if f"{one}-{seen[one] + 1}" in known), 0)
-            if which:
-                msgs, digest = form.read([said[which % len(said)]]), digests[which]
-        seen[digest] += 1
-        for place, msg in enumerate(msgs):
-            msg.id, msg.timestamp = f"{digest}-{seen[digest]}" + (f"+{place}" if place else ""), ""
-            is_marked = which or has_marker(piece.markers)
-            history.append(set_markers(msg, piece.markers) if is_marked else msg)
-        listed.append(Synced.of(piece, [msg.id for msg in msgs])._replace(digest=digest))
-    return history, listed
+    read: list[Known] = []
+    for piece in said.read(len(listing)):
+        seen[piece.digest] += 1
+        for place, msg in enumerate(piece.msgs):
+            id = f"{piece.digest}-{seen[piece.digest]}" + (f"+{place}" if place else "")
+            msg.id, msg.timestamp = id, ""
+            history.append(set_markers(msg, piece.markers) if has_marker(piece.markers) else msg)
+        read.append(Known.of(piece, [msg.id for msg in piece.msgs]))
+    return history, tuple(read)
 
 
 def _refs_named(messages: Sequence[Msg]) -> set[str]:

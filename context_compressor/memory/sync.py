@@ -1,43 +1,52 @@
-"""Following a list that its owner changes, told apart by fingerprints."""
+"""A memory that follows a list, which its owner changes as he likes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from context_compressor.errors import (
     ContextCompressorError,
     InvalidArgumentError,
-    InvalidMessageError,
     UnrelatedMessagesError,
 )
-from context_compressor.memory.listed import (
+from context_compressor.memory.listing import (
     MAY_RETURN,
     Followed,
-    Listed,
+    Known,
+    Listing,
     Piece,
-    Synced,
-    digest_of,
-    digests_of,
-    is_as_it_was,
+    Said,
+    compare,
     is_one_exchange,
-    read_pieces,
-    shared,
     unless_known,
-    wires_of,
 )
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.running import EventRunner
+from context_compressor.memory.state import MemoryState
 from context_compressor.memory.tracking import Tracker
-from context_compressor.messages.forms import FORMS, Form
-from context_compressor.messages.markers import Markers, set_markers
+from context_compressor.messages.forms import Form
+from context_compressor.messages.markers import Markers, has_marker, set_markers
 from context_compressor.messages.msg import Msg, is_instruction, provenance_of
 from context_compressor.messages.parts import plain_texts
 
-T = TypeVar("T")
+
+@dataclass(slots=True)
+class Listed:
+    """What is known of the list, in one state of the memory: cleared or loaded, it has another."""
+
+    state: MemoryState
+    listing: Listing = ()
+    """What the list said last time."""
+    loaded: list[Followed] = field(default_factory=list)
+    """What was synced before a saved state was loaded, until the history was read."""
+    markers: dict[str, Markers] = field(default_factory=dict)
+    """The request metadata in the newest list, by the id of its message."""
 
 
 class ListFollower:
@@ -78,12 +87,8 @@ class ListFollower:
         known, there = self._known, self._tracker.state.known
         return known.loaded + [
             Followed(one.ids, one.digest, one.units if len(one.units) > 1 and one.deleted(there) else ())
-            for one in known.synced
+            for one in known.listing
         ]
-
-    def ids(self) -> list[tuple[str, ...]]:
-        """Return the ids of the messages of each piece of the list, in order."""
-        return [one.ids for one in self._known.synced]
 
     @property
     def markers(self) -> dict[str, Markers]:
@@ -113,25 +118,18 @@ class ListFollower:
         followed = unless_known(self.followed(), {*doubtful, *self._tracker.state.known.tokens})
         self.start_from([*followed, *(Followed((id,), MAY_RETURN) for id in doubtful)])
 
-    async def follow(
-        self,
-        said: Sequence[Sequence[Any]],
-        form: Form = FORMS["chat"],
-        *,
-        is_any: bool = True,
-        show: Callable[[], Awaitable[T]] | None = None,
-    ) -> T | None:
+    @asynccontextmanager
+    async def follow(self, said: Said, *, is_any: bool = True) -> AsyncIterator[Listing]:
         """Add what is new; where the list says something else than before, go on from there.
 
         Where what follows the difference is as it was, only what lies between is exchanged, if the base
         memory is this library's: others take new messages at their end only. Where more differs than the last
         exchange, the conversation as it was is kept as a branch, to be taken up when a list goes on with it.
+        Within the context, which is given what is known of the list, no other list is followed.
 
         Args:
-            said: the list, in pieces.
-            form: its shape.
+            said: the list.
             is_any: whether the list may be another conversation altogether.
-            show: awaited before another list may be followed; what it returns is returned.
 
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
@@ -147,106 +145,103 @@ class ListFollower:
         async with self._lock:
             self._task = asyncio.current_task()
             try:
-                known = None
+                known = await self._follow(said, self._known, is_any)
                 while known is not self._known:  # cleared or loaded meanwhile, it begins anew
-                    known = self._known
-                    known = await self._follow(said, known, is_any, form)
-                return None if show is None else await show()
-            except InvalidMessageError as error:
-                raise _by_its_place(error, list(chain.from_iterable(said)), form) from None
+                    known = await self._follow(said, self._known, is_any)
+                yield known.listing
             finally:
                 self._task = None
 
-    async def _follow(self, said: Sequence[Sequence[Any]], known: Listed, is_any: bool, form: Form) -> Listed:
+    async def _follow(self, said: Said, known: Listed, is_any: bool) -> Listed:
         """Do so; return what is known of the list then."""
-        if not known.synced:
-            known.synced = await self._read_synced(said, known, form)
-        same = shared(known.synced, said)
-        if not is_any and (same < len(known.synced) or not known.synced):
-            self._refuse_unrelated(said, known, same)
-        if same < len(said):
-            closest = max(self._tracker.branches, key=lambda b: shared(b.listed, said), default=None)
-            if closest is not None and shared(closest.listed, said) > same:
+        if not known.listing:
+            known.listing = await self._read_listing(said, known)
+        may_insert = self._tracker.can_insert
+        found = compare(known.listing, said, goes_on=may_insert)
+        if not is_any and (found.same < len(known.listing) or not known.listing):
+            self._refuse_unrelated(said, known.listing, found.same)
+        if found.same < len(said):
+            branches = self._tracker.branches
+            closest = max(branches, key=lambda branch: said.shared(branch.listed), default=None)
+            if closest is not None and said.shared(closest.listed) > found.same:
                 async with self._runner.changing():
-                    is_done = await self._tracker.return_to(closest, known.synced)
+                    is_done = await self._tracker.return_to(closest, known.listing)
                 if is_done:
-                    known = self._latest = Listed(self._tracker.state, list(closest.listed))
-                    same = shared(known.synced, said)
-        if same < len(known.synced):
+                    known = self._latest = Listed(self._tracker.state, closest.listed)
+                    found = compare(known.listing, said, goes_on=may_insert)
+        listing, (same, gone, put) = found.listing, found[1:]
+        outdated, behind = listing[same:gone], listing[gone:]
+        if same < len(listing):
             await self._runner.refresh()  # after a restart there is no view yet
-            end = self._end_of_change(said, same, known)
-            if end is not None:
-                exchanged = read_pieces(form, said[same:end])
-                read_pieces(form, said[len(known.synced) :])  # or nothing is changed
-                await self._exchange(exchanged, same, end, known, form)
-                same = len(known.synced)
-        added = read_pieces(form, said[same:])
-        if same < len(known.synced):
-            self._refuse_stand_ins(added, same, form)
-            place, end = self._find_behind([piece.digest for piece in added], known.synced, same)
-            if end is not None:
-                await self._exchange(added[:place], same, end, known, form)
-                added, same = added[len(known.synced) - same :], len(known.synced)
-        tail = known.synced[same:]
-        outdated = [id for one in tail for id in one.ids]
-        synced, new = self._without_deleted(added, tail, form)
+        instead = said.read(same, put)
+        added = said.read(put + len(behind))
+        if same < len(listing):
+            self._refuse_stand_ins(instead, said.form, said.start(same))
+        put_now, new = self._without_deleted(instead, outdated, said.form)
+        added_now, later = self._without_deleted(added, (), said.form)
+        ids = [id for one in outdated for id in one.ids]
         try:
-            if not is_one_exchange(tail):
+            if behind:
+                # Some of what stands behind, or all, may have been deleted from the history.
+                place = [id for one in behind for id in one.ids]
                 async with self._runner.changing():
-                    await self._tracker.depart(outdated, list(known.synced))
-                known = self._latest = Listed(self._tracker.state, known.synced[:same])
-            elif outdated:
-                await self._delete(outdated)
-            del known.synced[same:]
-            if new:
-                await self._add(new)
+                    await self._tracker.exchange(ids, new, place)
+            elif not is_one_exchange(outdated):
+                async with self._runner.changing():
+                    await self._tracker.depart(ids, known.listing)
+                known = self._latest = Listed(self._tracker.state)
+            elif ids:
+                await self._delete(ids)
+            known.listing = (*listing[:same], *(put_now if behind else ()), *behind)
+            if fresh := later if behind else new:
+                await self._add(fresh)
         except BaseException:
-            self.look_next_time([*outdated, *(msg.id for msg in new)])
+            self.look_next_time([*ids, *(msg.id for msg in (*new, *later))])
             raise
-        known.synced += synced
-        known.note_markers()
+        known.listing = (*listing[:same], *put_now, *behind, *added_now)
+        known.markers = {one.ids[0]: one.markers for one in known.listing if has_marker(one.markers)}
         if known is not self._known:  # what was added may be in the history of now
-            self.look_next_time(msg.id for msg in new)
+            self.look_next_time(msg.id for msg in (*new, *later))
         return known
 
-    def _refuse_unrelated(self, said: Sequence[Sequence[Any]], known: Listed, same: int) -> None:
+    def _refuse_unrelated(self, said: Said, listing: Listing, same: int) -> None:
         """Refuse a list of which no message but instructions was ever said here, where something was."""
-        if any(one.speaks for one in known.synced[:same]):
+        if any(one.speaks for one in listing[:same]):
             return
-        pairs = zip(known.synced, said, strict=False)
-        if any(one.speaks and is_as_it_was(one, new[: len(one.wires)]) for one, new in pairs):
-            return  # what a model gave in one go may have become more
-        told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
-        digests = {one.digest for synced in told for one in synced if one.speaks}
+        for place, one in enumerate(listing[: len(said)]):
+            if one.speaks and Said(said.pieces[place][: len(one.said)], said.form).shared([one]):
+                return  # what a model gave in one go may have become more
+        told = [listing, *(branch.listed for branch in self._tracker.branches)]
+        digests = {one.digest for each in told for one in each if one.speaks}
         shown = any(not is_instruction(item.source) for item in self._tracker.state.items)
-        if (digests or shown) and digests.isdisjoint(digest_of(wires_of(new)) for new in said):
+        if (digests or shown) and digests.isdisjoint(map(said.digest, range(len(said)))):
             raise UnrelatedMessagesError(
                 "messages: this list shares nothing with the conversation that this memory holds; give "
                 "another conversation a memory of its own, or begin this one by view(messages, reset=True)"
             )
 
     def _without_deleted(
-        self, said: Sequence[Piece], outdated: Sequence[Synced], form: Form
-    ) -> tuple[list[Synced], list[Msg]]:
-        """Return what the list says as synced, and the messages of it that are to be added: what was deleted
-        by hand, and is said again behind a difference or beside one, is not to come back.
+        self, said: Sequence[Piece], outdated: Sequence[Known], form: Form
+    ) -> tuple[list[Known], list[Msg]]:
+        """Return what is known of pieces then, and the messages of them that are to be added.
+
+        What was deleted by hand, and is said again behind a difference or beside one, is not to come back.
         """
         deleted: dict[str, list[str]] = {}
         for one in outdated:
             for digest, id in one.deleted(self._tracker.state.known):
                 deleted.setdefault(digest, []).append(id)
-        synced: list[Synced] = []
+        known: list[Known] = []
         new: list[Msg] = []
         for piece in said:
             again = [deleted[unit].pop(0) if deleted.get(unit) else None for unit in piece.units]
             msgs = _unless_gone(piece, again, form)
             own = iter([msg.id for msg in msgs] if len(msgs) > 1 else [msg.id for msg in msgs] * len(again))
-            ids = [next(own) if id is None else id for id in again]
-            synced.append(Synced.of(piece, ids))
+            known.append(Known.of(piece, [next(own) if id is None else id for id in again]))
             new += msgs
-        return synced, new
+        return known, new
 
-    def _refuse_stand_ins(self, said: Sequence[Piece], start: int, form: Form) -> None:
+    def _refuse_stand_ins(self, said: Sequence[Piece], form: Form, start: int) -> None:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
         items = self._tracker.state.items
         shown = [item.msg for item in items if item.kind == "segment" or item.stubs]
@@ -262,83 +257,35 @@ class ListFollower:
                     "whole conversation, not what get_memory returned"
                 )
 
-    def _end_of_change(self, said: Sequence[Sequence[Any]], same: int, known: Listed) -> int | None:
-        """Return where the list goes on as it was, message for message, behind a difference that is shorter.
-
-        That is found without reading messages: of a long list with a clock in its system prompt nearly all is
-        as it was.
-        """
-        end = len(known.synced)
-        if len(said) < end or not self._tracker.can_insert:
-            return None
-        while end > same and is_as_it_was(known.synced[end - 1], said[end - 1]):
-            end -= 1
-        return end if end - same <= len(known.synced) - end else None
-
-    async def _exchange(self, added: Sequence[Piece], same: int, end: int, known: Listed, form: Form) -> None:
-        """Put messages in the place of those that the list had from `same` to `end`; what follows stays."""
-        self._refuse_stand_ins(added, same, form)
-        gone = [id for synced in known.synced[same:end] for id in synced.ids]
-        # Some of what stands behind, or all, may have been deleted from the history.
-        behind = [id for synced in known.synced[end:] for id in synced.ids]
-        synced, new = self._without_deleted(added, known.synced[same:end], form)
-        async with self._runner.changing():
-            await self._tracker.exchange(gone, new, behind)
-        known.synced[same:end] = synced
-
-    def _find_behind(self, digests: list[str], synced: list[Synced], same: int) -> tuple[int, int | None]:
-        """Return how many messages of a list come before it goes on as it was, and where that was.
-
-        None: nothing of it does, or so little that this is another conversation that comes to the same words,
-        and not the same one mended.
-        """
-        behind, place = 0, 0
-        known = [one.digest for one in synced[same:]]
-        for end in range(len(digests), 0, -1):
-            if behind >= min(end, len(known)):
-                break
-            count = 0
-            while count < min(end, len(known)) and digests[end - 1 - count] == known[-1 - count]:
-                count += 1
-            if count > behind:
-                behind, place = count, end - count
-        end = len(synced) - behind
-        if not behind or behind < min(place, end - same) or not self._tracker.can_insert:
-            return 0, None
-        return place, end
-
-    async def _read_synced(self, said: Sequence[Sequence[Any]], known: Listed, form: Form) -> list[Synced]:
+    async def _read_listing(self, said: Said, known: Listed) -> Listing:
         """Return what was synced before a restart.
 
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
         entries = [entry.msg for entry in await self._tracker.history.read() if entry.msg is not None]
-        history = {one.ids: one for one in _written(entries, known.loaded, form)}
+        history = {one.ids: one for one in _written(entries, known.loaded, said.form)}
         loaded = {one.ids: one for one in known.loaded}
-        digests = [(digest_of(wires), piece) for piece in said if (wires := wires_of(piece)) is not None]
-        said_by_digest = dict(digests)
-        written = {digest: now for now, piece in digests for digest in digests_of(wires_of(piece))}
-        left = Counter(digest for digest, _ in digests)
+        places = {said.digest(place): place for place in range(len(said))}
+        left = Counter(map(said.digest, range(len(said))))
         left.subtract(history[ids].digest for ids in loaded if ids in history)
-        behind: dict[tuple[str, ...] | None, list[Synced]] = {}
-        for ids, synced in history.items():
-            if ids in loaded or left[synced.digest] > 0:
-                left[synced.digest] -= ids not in loaded
-                behind[ids] = [synced]
+        behind: dict[tuple[str, ...] | None, list[Known]] = {}
+        for ids, one in history.items():
+            if ids in loaded or left[one.digest] > 0:
+                left[one.digest] -= ids not in loaded
+                behind[ids] = [one]
         last: tuple[str, ...] | None = None
         for ids, saved in loaded.items():
-            digest = written.get(saved.digest, saved.digest)
             if ids in history:
                 last = ids
-            elif left[digest] > 0:  # deleted by hand, and not to come back
-                left[digest] -= 1
-                (piece,) = read_pieces(form, [said_by_digest[digest]])
+            elif left[saved.digest] > 0:  # deleted by hand, and not to come back
+                left[saved.digest] -= 1
+                (piece,) = said.read(places[saved.digest], places[saved.digest] + 1)
                 own = [id for _, id in saved.units] or list(ids)
-                behind.setdefault(last, []).append(Synced.of(piece, own))
-            elif digest != MAY_RETURN:  # the same, and what is said in its place may hold it
-                behind.setdefault(last, []).append(Synced.gone(saved))
+                behind.setdefault(last, []).append(Known.of(piece, own))
+            elif saved.digest != MAY_RETURN:  # the same, and what is said in its place may hold it
+                behind.setdefault(last, []).append(Known.gone(saved))
         known.loaded = []
-        return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
+        return (*behind.pop(None, []), *chain.from_iterable(behind.values()))
 
 
 def _unless_gone(piece: Piece, again: Sequence[str | None], form: Form) -> list[Msg]:
@@ -350,7 +297,7 @@ def _unless_gone(piece: Piece, again: Sequence[str | None], form: Form) -> list[
     return form.read([wire for wire, id in zip(piece.wires, again, strict=True) if id is None])
 
 
-def _written(messages: Sequence[Msg], loaded: Sequence[Followed], form: Form) -> list[Synced]:
+def _written(messages: Sequence[Msg], loaded: Sequence[Followed], form: Form) -> list[Known]:
     """Return messages of a history as a list says them.
 
     Args:
@@ -368,24 +315,14 @@ def _written(messages: Sequence[Msg], loaded: Sequence[Followed], form: Form) ->
             groups[-1].append(msg)
         else:
             groups.append([msg])
-    found: list[Synced] = []
+    found: list[Known] = []
     for group in groups:
         one = saved.get(group[0].id)
         if one is not None and len(group) < len(one.ids):  # others of it were deleted by hand
-            found.append(Synced.gone(one))
+            found.append(Known.gone(one))
             continue
-        wires = form.write([msg.copy() for msg in group])
+        written = Said(form.write([msg.copy() for msg in group]), form)
         # What takes several pieces to say did not come from there.
-        if len(form.pieces(wires)) == 1:
-            piece = Piece.of(group, wires_of(wires), [], form)
-            found.append(Synced.of(piece, [msg.id for msg in group]))
+        if len(written) == 1:
+            found.append(Known.of(written.piece(0, group, []), [msg.id for msg in group]))
     return found
-
-
-def _by_its_place(error: InvalidMessageError, said: Sequence[Any], form: Form) -> InvalidMessageError:
-    """Return an error that was met in a part of the list with the message's place in the whole."""
-    try:
-        form.read(said)
-    except InvalidMessageError as placed:
-        return placed
-    return error

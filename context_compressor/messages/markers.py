@@ -88,11 +88,3 @@ def set_markers(msg: Msg, markers: Markers) -> Msg:
     elif MARKERS in remark_of(msg.metadata):
         msg.metadata = {key: said for key, said in (msg.metadata or {}).items() if key != REMARK} or None
     return msg
-
-
-def text_forms(bare: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a chat dict of `split_markers` in each form that says the same: a text also as the only part."""
-    content = bare.get("content")
-    if not isinstance(content, str):
-        return [bare]
-    return [bare, {**bare, "content": [{"type": "text", "text": content}]}]

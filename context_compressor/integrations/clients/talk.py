@@ -31,7 +31,7 @@ from context_compressor.integrations.clients.wire import (
 from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
 from context_compressor.integrations.request import Request, own_work, run_through
 from context_compressor.memory.kept import is_over
-from context_compressor.memory.listed import digest_of, wires_of
+from context_compressor.memory.listing import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, TOOL_NAMES
 from context_compressor.tools.tools import schemas_in

@@ -20,7 +20,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from context_compressor.memory.listed import INSTRUCTING
+from context_compressor.memory.listing import INSTRUCTING
 from context_compressor.messages.anthropic import OPENING
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.forms import Form

@@ -40,7 +40,7 @@ class Turn:
 
         A turn outlives its run in the task that awaited it, and a run within a tool inherits its caller's.
         """
-        first = self.shown.said[:1]
+        first = self.shown.said.items[:1]
         return agent is self.agent and (not begun_with or not first or begun_with[0] == first[0])
 
 
