@@ -21,7 +21,7 @@ from context_compressor import messages
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.chat import from_openai, to_openai
-from context_compressor.messages.msg import Msg, is_instruction
+from context_compressor.messages.msg import Msg, is_instruction, tool_calls
 from context_compressor.messages.plain import parse_arguments
 from context_compressor.messages.remark import (
     extra_of,
@@ -67,20 +67,25 @@ def test_every_recorded_session_round_trips(name):
             json.dumps(msg.metadata)
 
 
-@given(strategies.chat_histories(valid=True))
-def test_valid_histories_round_trip(history):
-    assert_round_trip(history)
+@given(strategies.chat_histories(valid=True) | strategies.chat_histories(valid=False))
+def test_histories_round_trip_whether_or_not_calls_have_results(history):
+    """Also through their own serialised form; nothing is shared between dicts, messages and output."""
+    before = copy.deepcopy(history)
+    msgs = assert_round_trip(history)
+    stored = [Msg.from_dict(json.loads(json.dumps(msg.to_dict()))) for msg in msgs]
+    assert json.dumps(to_openai(stored)) == json.dumps(history)
+    groups = [{id(found) for found in containers(value)} for value in (history, msgs, to_openai(msgs))]
+    assert len(set().union(*groups)) == sum(map(len, groups))
+    assert history == before
 
 
-@given(strategies.chat_histories(valid=False))
-def test_histories_with_broken_pairing_round_trip(history):
-    assert_round_trip(history)
-
-
-@given(strategies.chat_histories(valid=False))
-def test_messages_survive_their_own_serialised_form(history):
-    msgs = [Msg.from_dict(json.loads(json.dumps(msg.to_dict()))) for msg in from_openai(history)]
-    assert json.dumps(to_openai(msgs)) == json.dumps(history)
+def containers(value: Any) -> list[Any]:
+    """Return every dict and list in `value`."""
+    if isinstance(value, Msg):
+        return containers([value.content, value.metadata])
+    held = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    own = [value] if isinstance(value, dict | list) else []
+    return [*own, *(found for item in held for found in containers(item))]
 
 
 PART_MESSAGES = [
@@ -111,10 +116,39 @@ PART_MESSAGES = [
 ]
 
 
+CALLS = [
+    {"index": 0, **CALL},
+    {"function": {"arguments": "{}", "name": "f"}, "id": "", "type": "function"},
+    {"function": {"name": "f", "arguments": {"a": 1}}},
+    {"type": "function", "function": {"name": "f", "arguments": "{}"}},
+    {"type": "custom", "custom": {"name": "f", "input": "free text"}},
+    {"id": "x", "function": {"name": "f", "arguments": "{}"}},
+    {"id": "x", "type": None, "function": {"name": "f", "arguments": "{}"}},
+    {"id": "x", "type": "builtin_function", "function": {"name": "f", "arguments": "{}", "y": 1}},
+    {"id": "x", "type": "function", "function": {"name": "f", "arguments": {"a": [1.0, None]}}},
+    {"type": "custom", "id": "x", "custom": {"input": "", "name": "f", "z": 0}, "index": 3},
+    *(
+        {"id": "x", "type": "function", "function": {"name": "f", "arguments": raw}}
+        for raw in strategies.OBJECT_ARGUMENTS + strategies.OTHER_ARGUMENTS
+    ),
+]
+DATA_URLS = ("data:image/png;base64,AA==", "data:a;b=c;base64,AA==", "data:,x", "data:;base64,")
+"""Of them the first and the last are taken apart."""
+
+
 @pytest.mark.parametrize(
     "message",
     [
         calling(content=""),
+        *(calling(tool_calls=[call]) for call in CALLS),
+        *({"role": "assistant", "content": None, "reasoning": said} for said in ("hm", None, "", {"a": 1})),
+        {"reasoning": "hm", "reasoning_content": "so", "role": "assistant", "content": "a"},
+        calling(reasoning_content="so", reasoning="hm"),
+        calling(reasoning="hm"),
+        *(
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+            for url in DATA_URLS
+        ),
         calling(content=[]),
         {"role": "assistant", "tool_calls": [CALL]},
         calling(content="one"),
@@ -158,37 +192,15 @@ PART_MESSAGES = [
         {"role": "user", "content": "x", "tool_calls": [{"not": "ours"}], "tool_call_id": 5},
         *PART_MESSAGES,
     ],
-    ids=json.dumps,
+    ids=lambda message: json.dumps(message)[:120],
 )
 def test_each_shape_round_trips(message):
     (msg,) = assert_round_trip([message])
     json.dumps(msg.metadata)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        {"index": 0, **CALL},
-        {"function": {"arguments": "{}", "name": "f"}, "id": "", "type": "function"},
-        {"function": {"name": "f", "arguments": {"a": 1}}},
-        {"type": "function", "function": {"name": "f", "arguments": "{}"}},
-        {"type": "custom", "custom": {"name": "f", "input": "free text"}},
-        {"id": "x", "function": {"name": "f", "arguments": "{}"}},
-        {"id": "x", "type": None, "function": {"name": "f", "arguments": "{}"}},
-        {"id": "x", "type": "builtin_function", "function": {"name": "f", "arguments": "{}", "y": 1}},
-        {"id": "x", "type": "function", "function": {"name": "f", "arguments": {"a": [1.0, None]}}},
-        {"id": "x", "type": "custom", "custom": {"name": "f", "input": "free text"}},
-        {"type": "custom", "id": "x", "custom": {"input": "", "name": "f", "z": 0}, "index": 3},
-        *(
-            {"id": "x", "type": "function", "function": {"name": "f", "arguments": raw}}
-            for raw in strategies.OBJECT_ARGUMENTS + strategies.OTHER_ARGUMENTS
-        ),
-    ],
-    ids=lambda call: json.dumps(call)[:60],
-)
-def test_each_call_shape_round_trips(call):
-    (msg,) = assert_round_trip([{"role": "assistant", "content": None, "tool_calls": [call]}])
-    assert isinstance(msg.content[0]["input"], dict)
+    assert all(isinstance(call["input"], dict) for call in tool_calls(msg))
+    thoughts = [message.get(key) for key in ("reasoning_content", "reasoning")]
+    found = [block["thinking"] for block in blocks_of(msg) if block.get("type") == "thinking"]
+    assert found == [thought for thought in thoughts if thought and isinstance(thought, str)]
 
 
 # --- what the messages look like
@@ -224,27 +236,18 @@ def test_plain_dicts_need_no_remark():
     ]
 
 
-def test_a_result_is_named_after_the_latest_call_with_its_id():
+def test_a_result_is_named_by_itself_or_after_the_latest_call_with_its_id():
     again = copy.deepcopy(CALL)
     again["function"]["name"] = "read"
     result = {"role": "tool", "tool_call_id": "call_1", "content": "x"}
-    msgs = assert_round_trip([result, calling(), result, calling(tool_calls=[again]), result])
-    assert [msg.name for msg in msgs if msg.role == "system"] == ["tool", "search", "read"]
-    assert [msg.content[0]["name"] for msg in msgs if msg.role == "system"] == ["tool", "search", "read"]
+    named = [{**result, "name": "mine"}, *({"role": "tool", "content": "x", k: "mine"} for k in NAME_KEYS)]
+    msgs = assert_round_trip([result, calling(), result, calling(tool_calls=[again]), result, *named])
+    names = ["tool", "search", "read", "mine", "mine", "mine"]
+    assert [msg.name for msg in msgs if msg.role == "system"] == names
+    assert [msg.content[0]["name"] for msg in msgs if msg.role == "system"] == names
 
 
-def test_a_name_that_was_given_wins_over_the_call():
-    (_, msg) = from_openai(
-        [calling(), {"role": "tool", "tool_call_id": "call_1", "name": "mine", "content": "x"}]
-    )
-    assert (msg.name, msg.content[0]["name"]) == ("mine", "mine")
-
-
-@pytest.mark.parametrize("key", ["name", "tool_name"])
-def test_a_result_without_an_id_is_named_by_its_tool(key: str):
-    (msg,) = from_openai([{"role": "tool", "content": "x", key: "search"}])
-    assert msg.name == "search"
-    assert msg.content == [{"type": "tool_result", "id": "", "name": "search", "output": "x"}]
+NAME_KEYS = ("name", "tool_name")
 
 
 def test_an_id_that_was_given_later_shows():
@@ -288,36 +291,27 @@ def test_media_parts_become_blocks_with_a_source():
         "source": {"type": "url", "url": "https://a/b.mp3", "format": "mp3"},
     }
     assert [block["type"] for block in blocks[-5:]] == ["text", "image", "image", "video", "audio"]
-
-
-def test_texts_of_every_form_are_text_blocks():
-    parts = [{"type": "text", "text": "a"}, {"text": "b", "type": "text", "x": 1}, {"text": "c"}]
-    (msg,) = assert_round_trip([{"role": "user", "content": parts}])
-    assert msg.get_text_content() == "a\nb\nc"
-
-
-@pytest.mark.parametrize(
-    "url", ["data:image/png;base64,AA==", "data:a;b=c;base64,AA==", "data:,x", "data:;base64,"]
-)
-def test_data_urls_come_back_exactly(url):
-    (msg,) = assert_round_trip(
-        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
-    )
-    exact = url in ("data:image/png;base64,AA==", "data:;base64,")
-    assert msg.content[0]["source"]["type"] == ("base64" if exact else "url")
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in DATA_URLS]
+    (msg,) = from_openai([{"role": "user", "content": parts}])
+    assert [block["source"]["type"] for block in blocks_of(msg)] == ["base64", "url", "url", "base64"]
 
 
 # --- arguments
 
 
-@pytest.mark.parametrize("raw", strategies.OBJECT_ARGUMENTS)
-def test_arguments_that_are_objects_are_parsed(raw):
-    assert parse_arguments(raw) == json.loads(raw)
+HUGE = '{"n": ' + "1" * (sys.get_int_max_str_digits() + 1) + "}"
 
 
-@pytest.mark.parametrize("raw", strategies.OTHER_ARGUMENTS, ids=lambda raw: raw[:20])
-def test_arguments_that_are_no_objects_are_wrapped(raw):
-    assert parse_arguments(raw) == {"arguments": raw}
+@pytest.mark.parametrize(
+    ("raw", "is_object"),
+    [
+        *((raw, True) for raw in strategies.OBJECT_ARGUMENTS),
+        *((raw, False) for raw in (*strategies.OTHER_ARGUMENTS, HUGE)),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_arguments_are_parsed_if_they_are_an_object_else_wrapped(raw: str, is_object: bool):
+    assert parse_arguments(raw) == (json.loads(raw) if is_object else {"arguments": raw})
 
 
 def test_nesting_is_limited_at_the_same_depth_everywhere():
@@ -327,11 +321,6 @@ def test_nesting_is_limited_at_the_same_depth_everywhere():
     assert parse_arguments(too_deep) == {"arguments": too_deep}
     wide = '{"a": [' + ", ".join(["{}"] * 1000) + "]}"
     assert parse_arguments(wide) == json.loads(wide)
-
-
-def test_integers_beyond_the_digit_limit_are_wrapped():
-    raw = '{"n": ' + "1" * (sys.get_int_max_str_digits() + 1) + "}"
-    assert parse_arguments(raw) == {"arguments": raw}
 
 
 @pytest.mark.parametrize(
@@ -349,22 +338,17 @@ def test_an_edited_input_is_sent_instead_of_the_raw_text(old, new):
     assert to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"] == json.dumps({"a": new})
 
 
-def test_malformed_arguments_are_wrapped_once_raw_input_is_dropped():
+def test_an_input_is_sent_as_an_object_or_refused():
+    """What was received as no object is wrapped once it is known only by what it was read as."""
     call = {"id": "i", "type": "function", "function": {"name": "f", "arguments": '{"路径": '}}
     (msg,) = from_openai([calling(tool_calls=[call])])
     del msg.content[0]["raw_input"]
     sent = to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"]
     assert sent == '{"arguments": "{\\"路径\\": "}'
-
-
-def test_an_input_that_json_cannot_hold_is_still_sent_as_an_object():
-    msg = Msg("a", [{"type": "tool_use", "id": "i", "name": "f", "input": {"a": float("nan")}}], "assistant")
+    msg.content[0]["input"] = {"a": float("nan")}
     arguments = to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"arguments": '{"a": NaN}'}
-
-
-def test_an_input_that_is_no_json_is_refused():
-    msg = Msg("a", [{"type": "tool_use", "id": "i", "name": "f", "input": {"a": object()}}], "assistant")
+    msg.content[0]["input"] = {"a": object()}
     with pytest.raises(InvalidMessageError, match=r"tool_use\.input: expected JSON data"):
         to_openai([msg])
 
@@ -375,19 +359,22 @@ def test_an_input_that_is_no_json_is_refused():
 def test_edited_texts_names_and_ids_show():
     history = [
         {"content": "hi", "name": "bob", "role": "user"},
+        {"role": "developer", "content": "x"},
         calling(content="", reasoning_content="why", refusal="no"),
         {"content": "old", "role": "tool", "name": "search", "tool_call_id": "call_1", "x": 1},
         {"role": "user", "content": [{"text": "old"}]},
     ]
-    user, assistant, tool, typeless = from_openai(history)
+    user, developer, assistant, tool, typeless = from_openai(history)
+    developer.role = "user"
     user.content, user.name = "changed", "alice"
     thinking, refusal, use = assistant.content
     thinking["thinking"], refusal["refusal"], use["id"], use["name"] = "because", "never", "call_2", "find"
     assistant.content.insert(1, {"type": "text", "text": "now with text"})
     tool.content[0] |= {"id": "call_2", "output": "new", "name": "find"}
     typeless.content[0]["text"] = "new"
-    assert to_openai([user, assistant, tool, typeless]) == [
+    assert to_openai([user, developer, assistant, tool, typeless]) == [
         {"content": "changed", "name": "alice", "role": "user"},
+        {"role": "user", "content": "x"},
         {
             "role": "assistant",
             "content": "now with text",
@@ -410,12 +397,6 @@ def test_removed_blocks_are_gone_and_added_calls_replace_a_null():
         {"role": "assistant", "content": [{"type": "text", "text": "x"}], "name": "n"},
         {"tool_calls": [CALL], "role": "assistant", "content": "y"},
     ]
-
-
-def test_a_changed_role_wins_over_the_remark():
-    (msg,) = from_openai([{"role": "developer", "content": "x"}])
-    msg.role = "user"
-    assert to_openai([msg]) == [{"role": "user", "content": "x"}]
 
 
 def test_provenance_and_foreign_metadata_are_not_sent():
@@ -548,109 +529,79 @@ def with_call(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        ("hello", "messages[1]: expected a chat dict, got str"),
-        (None, "messages[1]: expected a chat dict, got None"),
-        (Msg("a", "b", "user"), "messages[1]: expected a chat dict, got Msg"),
-        ({"content": "x"}, "messages[1].role: expected one of system, developer"),
+        ("hello", ": expected a chat dict, got str"),
+        (None, ": expected a chat dict, got None"),
+        (Msg("a", "b", "user"), ": expected a chat dict, got Msg; to_openai makes"),
+        ({"content": "x"}, ".role: expected one of system, developer"),
         (
             {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
             "role: missing, where the type is 'function_call'; items of OpenAI's Responses API are of",
         ),
         ({"role": "bot", "content": "x"}, "tool, function, got 'bot'"),
-        ({"role": ["user"], "content": "x"}, "messages[1].role: expected one of"),
-        ({"role": "user"}, "messages[1].content: expected a string or a list of parts, but it is missing"),
-        (
-            {"role": "user", "content": None},
-            "messages[1].content: expected a string or a list of parts, got None",
-        ),
-        (
-            {"role": "system", "content": 5},
-            "messages[1].content: expected a string or a list of parts, got int",
-        ),
-        (
-            {"role": "developer", "content": {}},
-            "messages[1].content: expected a string or a list of parts, got dict",
-        ),
-        ({"role": "user", "content": ["x"]}, "messages[1].content[0]: expected a dict, got str"),
+        ({"role": ["user"], "content": "x"}, ".role: expected one of"),
+        ({"role": "user"}, ".content: expected a string or a list of parts, but it is missing"),
+        ({"role": "user", "content": None}, ".content: expected a string or a list of parts, got None"),
+        ({"role": "system", "content": 5}, ".content: expected a string or a list of parts, got int"),
+        ({"role": "developer", "content": {}}, ".content: expected a string or a list of parts, got dict"),
+        ({"role": "user", "content": ["x"]}, ".content[0]: expected a dict, got str"),
         (
             {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text"}]},
-            "messages[1].content[1].text: expected a string",
+            ".content[1].text: expected a string",
         ),
-        (
-            {"role": "user", "content": [{"text": 5}]},
-            "messages[1].content[0].text: expected a string, got int",
-        ),
-        (
-            {"role": "user", "content": [{"type": 5}]},
-            "messages[1].content[0].type: expected a string, got int",
-        ),
-        ({"role": "user", "content": "x", "name": 5}, "messages[1].name: expected a string, got int"),
-        ({"role": "user", "content": "x", "y": {1}}, "messages[1].y: expected JSON data, got set"),
-        (
-            {"role": "user", "content": "x", "y": {1: 2}},
-            "messages[1].y: expected keys that are strings, got int",
-        ),
-        (
-            {"role": "assistant", "content": 5},
-            "messages[1].content: expected a string or a list of parts, got int",
-        ),
-        (
-            {"role": "assistant", "content": "x", "reasoning_content": []},
-            "messages[1].reasoning_content: expected",
-        ),
-        (
-            {"role": "assistant", "content": "x", "refusal": {}},
-            "messages[1].refusal: expected a string, got dict",
-        ),
-        ({"role": "assistant", "audio": "id"}, "messages[1].audio: expected a dict, got str"),
-        (calling(tool_calls={}), "messages[1].tool_calls: expected a list, got dict"),
-        (calling(tool_calls=["x"]), "messages[1].tool_calls[0]: expected a dict, got str"),
-        (with_call(id=None), "messages[1].tool_calls[1].id: expected a string, got None"),
-        (with_call(type=5), "messages[1].tool_calls[1].type: expected a string, got int"),
-        (with_call(function="f"), "messages[1].tool_calls[1].function: expected a dict, got str"),
-        (with_call(type="custom"), "messages[1].tool_calls[1].custom: expected a dict, but it is missing"),
+        ({"role": "user", "content": [{"text": 5}]}, ".content[0].text: expected a string, got int"),
+        ({"role": "user", "content": [{"type": 5}]}, ".content[0].type: expected a string, got int"),
+        ({"role": "user", "content": "x", "name": 5}, ".name: expected a string, got int"),
+        ({"role": "user", "content": "x", "y": {1}}, ".y: expected JSON data, got set"),
+        ({"role": "user", "content": "x", "y": {1: 2}}, ".y: expected keys that are strings, got int"),
+        ({"role": "assistant", "content": 5}, ".content: expected a string or a list of parts, got int"),
+        ({"role": "assistant", "content": "x", "reasoning_content": []}, ".reasoning_content: expected"),
+        ({"role": "assistant", "content": "x", "refusal": {}}, ".refusal: expected a string, got dict"),
+        ({"role": "assistant", "audio": "id"}, ".audio: expected a dict, got str"),
+        (calling(tool_calls={}), ".tool_calls: expected a list, got dict"),
+        (calling(tool_calls=["x"]), ".tool_calls[0]: expected a dict, got str"),
+        (with_call(id=None), ".tool_calls[1].id: expected a string, got None"),
+        (with_call(type=5), ".tool_calls[1].type: expected a string, got int"),
+        (with_call(function="f"), ".tool_calls[1].function: expected a dict, got str"),
+        (with_call(type="custom"), ".tool_calls[1].custom: expected a dict, but it is missing"),
         (
             with_call(function={"arguments": "{}"}),
-            "messages[1].tool_calls[1].function.name: expected a string, but it is missing",
+            ".tool_calls[1].function.name: expected a string, but it is missing",
         ),
         (
             with_call(function={"name": "f", "arguments": 5}),
-            "messages[1].tool_calls[1].function.arguments: expected a string, got int",
+            ".tool_calls[1].function.arguments: expected a string, got int",
         ),
         (
             with_call(function={"name": "f"}),
-            "messages[1].tool_calls[1].function.arguments: expected a string, but it is missing",
+            ".tool_calls[1].function.arguments: expected a string, but it is missing",
         ),
         (
             with_call(type="custom", custom={"name": "f", "input": {}}),
-            "messages[1].tool_calls[1].custom.input: expected a string, got dict",
+            ".tool_calls[1].custom.input: expected a string, got dict",
         ),
         (
             {"role": "assistant", "function_call": {"name": None, "arguments": "{}"}},
-            "messages[1].function_call.name: expected a string, got None",
+            ".function_call.name: expected a string, got None",
         ),
         (
             {"role": "tool", "content": "x"},
-            "messages[1].tool_call_id: expected a string, but it is missing; "
+            ".tool_call_id: expected a string, but it is missing; "
             "where calls have no ids, say the tool's name",
         ),
-        (
-            {"role": "tool", "tool_call_id": 7, "content": "x"},
-            "messages[1].tool_call_id: expected a string, got int",
-        ),
+        ({"role": "tool", "tool_call_id": 7, "content": "x"}, ".tool_call_id: expected a string, got int"),
         (
             {"role": "tool", "tool_call_id": "x", "content": {"a": 1}},
-            "messages[1].content: expected a string or a list of parts, got dict; json.dumps makes a string",
+            ".content: expected a string or a list of parts, got dict; json.dumps makes a string",
         ),
-        ({"role": "tool", "tool_call_id": "x"}, "messages[1].content: expected a string or a list of parts"),
-        ({"role": "function", "content": "x"}, "messages[1].name: expected a string, but it is missing"),
+        ({"role": "tool", "tool_call_id": "x"}, ".content: expected a string or a list of parts"),
+        ({"role": "function", "content": "x"}, ".name: expected a string, but it is missing"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_malformed_messages_are_refused_by_index_and_field(message, error):
     with pytest.raises(InvalidMessageError) as caught:
         from_openai([{"role": "user", "content": "fine"}, message])
-    assert error in str(caught.value)
+    assert error in str(caught.value).removeprefix("messages[1]")
 
 
 def test_data_that_nests_too_deep_is_refused():
@@ -661,11 +612,15 @@ def test_data_that_nests_too_deep_is_refused():
         from_openai([{"role": "user", "content": "x", "y": deep}])
 
 
-@pytest.mark.parametrize("value", ["text", b"bytes", {"role": "user", "content": "x"}, None, 5])
+@pytest.mark.parametrize(
+    "value",
+    [*("text", b"x", {"role": "user"}, None, 5), ChatCompletionMessage(role="assistant", content="x")],
+    ids=lambda value: type(value).__name__,
+)
 def test_a_single_message_instead_of_a_list_is_refused(value):
     with pytest.raises(InvalidArgumentError, match="messages: expected a list"):
         from_openai(value)
-    with pytest.raises(InvalidArgumentError, match="messages: expected a list"):
+    with pytest.raises(InvalidArgumentError, match=r"messages: expected a list|\[0\]: expected a Msg"):
         to_openai(value)
 
 
@@ -699,11 +654,6 @@ def test_whoever_forgot_to_await_is_told_so():
     forgotten.close()
 
 
-def test_whoever_hands_over_messages_for_chat_dicts_is_told_what_makes_these():
-    with pytest.raises(InvalidMessageError, match=r"expected a chat dict, got Msg; to_openai makes"):
-        from_openai([Msg("a", "b", "user")])
-
-
 # --- SDK objects
 
 
@@ -729,14 +679,8 @@ def test_an_openai_message_object_comes_back_as_what_the_api_sent():
     (msg,) = from_openai([message])
     assert to_openai([msg]) == [SDK_MESSAGE]
     assert msg.content[0] == {"type": "thinking", "thinking": "why"}
-
-
-def test_sdk_objects_inside_a_dict_are_accepted():
-    message = completion(SDK_MESSAGE).choices[0].message
-    built = {"role": "assistant", "content": message.content, "tool_calls": message.tool_calls}
-    assert to_openai(from_openai([built])) == [
-        {"role": "assistant", "content": "lone \ud800", "tool_calls": SDK_MESSAGE["tool_calls"]}
-    ]
+    built = {"role": "assistant", "content": "x", "tool_calls": message.tool_calls}
+    assert to_openai(from_openai([built])) == [{**built, "tool_calls": SDK_MESSAGE["tool_calls"]}]
 
 
 def test_a_parsed_message_is_sent_without_what_the_sdk_parsed():
@@ -756,15 +700,6 @@ def test_a_parsed_message_is_sent_without_what_the_sdk_parsed():
     assert result["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
 
 
-def test_an_object_that_gives_its_role_by_default_is_accepted():
-    class User(BaseModel):
-        role: str = "user"
-        content: str
-        name: str | None = None
-
-    assert to_openai(from_openai([User(content="x")])) == [{"role": "user", "content": "x"}]
-
-
 def test_an_object_that_is_no_chat_message_is_refused_by_its_class():
     class HumanMessage(BaseModel):
         type: str = "human"
@@ -782,11 +717,6 @@ def test_a_whole_answer_is_refused_with_the_way_to_its_message():
         from_openai([answer])
     with pytest.raises(InvalidMessageError, match=r"got Choice; hand over its \.message"):
         from_openai(answer.choices)
-
-
-def test_a_whole_message_object_instead_of_a_list_is_refused():
-    with pytest.raises(InvalidArgumentError, match="got ChatCompletionMessage"):
-        from_openai(ChatCompletionMessage(role="assistant", content="x"))
 
 
 def test_dashscope_message_objects_are_accepted():
@@ -819,62 +749,18 @@ def test_roles_and_names_may_come_from_an_enum():
         assert json.dumps(to_openai([msg])) == json.dumps([message])
 
 
-def test_any_mapping_and_any_iterable_are_accepted():
+def test_any_mapping_object_with_a_role_and_iterable_is_accepted():
+    class User(BaseModel):
+        role: str = "user"
+        content: str
+        name: str | None = None
+
+    assert to_openai(from_openai([User(content="x")])) == [{"role": "user", "content": "x"}]
     message = MappingProxyType(
         {"role": "user", "content": (MappingProxyType({"type": "text", "text": "x"}),)}
     )
     msgs = from_openai(message for _ in range(2))
     assert to_openai(iter(msgs)) == [{"role": "user", "content": [{"type": "text", "text": "x"}]}] * 2
-
-
-# --- aliasing
-
-
-def containers(value: Any) -> list[Any]:
-    """Return every dict and list in `value`."""
-    if isinstance(value, Msg):
-        return containers([value.content, value.metadata])
-    if isinstance(value, dict):
-        return [value, *(found for item in value.values() for found in containers(item))]
-    if isinstance(value, list):
-        return [value, *(found for item in value for found in containers(item))]
-    return []
-
-
-@given(strategies.chat_histories(valid=False))
-def test_nothing_is_shared_between_dicts_messages_and_output(history):
-    before = copy.deepcopy(history)
-    msgs = from_openai(history)
-    first, second = to_openai(msgs), to_openai(msgs)
-    groups = [{id(found) for found in containers(value)} for value in (history, msgs, first, second)]
-    assert len(set().union(*groups)) == sum(map(len, groups))
-    assert history == before
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"reasoning": "hm"},
-        {"reasoning": "hm", "reasoning_content": "so"},
-        {"reasoning_content": "so", "reasoning": "hm"},
-        {"reasoning": None},
-        {"reasoning": ""},
-        {"reasoning": {"effort": "high"}},
-        {"reasoning": "hm", "tool_calls": [CALL]},
-    ],
-)
-def test_reasoning_under_its_other_key_round_trips(fields: dict[str, Any]) -> None:
-    """vLLM and OpenRouter write `reasoning`."""
-    for said in (
-        {"role": "assistant", "content": None, **fields},
-        {**fields, "role": "assistant", "content": "a"},
-    ):
-        (msg,) = assert_round_trip([said])
-        thoughts = [
-            fields[key] for key in ("reasoning_content", "reasoning") if isinstance(fields.get(key), str)
-        ]
-        found = [block["thinking"] for block in blocks_of(msg) if block["type"] == "thinking"]
-        assert found == [thought for thought in thoughts if thought]
 
 
 def blocks_of(msg: Msg) -> list[dict[str, Any]]:
