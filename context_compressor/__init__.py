@@ -52,11 +52,10 @@ if TYPE_CHECKING:
     from context_compressor.memory.reporting import CompressionStats
     from context_compressor.memory.stateless import CompressionResult, acompress_messages, compress_messages
     from context_compressor.messages.anthropic import from_anthropic, to_anthropic
-    from context_compressor.messages.chat import from_openai, to_openai
+    from context_compressor.messages.chat import from_openai, in_turn, to_openai
     from context_compressor.messages.forms import Form
     from context_compressor.messages.msg import Msg
     from context_compressor.messages.responses import from_responses, to_responses
-    from context_compressor.messages.turns import in_turn
     from context_compressor.offload.directory import collect_garbage
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
@@ -213,7 +212,7 @@ _MODULES = {
     "from_anthropic": "messages.anthropic",
     "from_openai": "messages.chat",
     "from_responses": "messages.responses",
-    "in_turn": "messages.turns",
+    "in_turn": "messages.chat",
     "is_overflow": "summarizers.faults",
     "limit_in": "summarizers.faults",
     "ref_of": "offload.store",

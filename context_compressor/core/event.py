@@ -44,7 +44,7 @@ from context_compressor.core.shown import (
 )
 from context_compressor.errors import OffloadCollisionError, OffloadError, SummarizerError
 from context_compressor.events import NoteFate
-from context_compressor.messages.compaction import compacted_words
+from context_compressor.messages.hosted import compacted_words
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import (
     Msg,

@@ -19,7 +19,6 @@ from context_compressor.core.edits import (
 )
 from context_compressor.core.ledger import Ledger
 from context_compressor.messages import hosted
-from context_compressor.messages.compaction import is_sealed
 from context_compressor.messages.exchanges import (
     ORPHAN_REPAIR,
     Decisions,
@@ -27,7 +26,7 @@ from context_compressor.messages.exchanges import (
     ExchangeBuilder,
     ExchangeMessage,
 )
-from context_compressor.messages.loading import tools_called_by, tools_loaded_by
+from context_compressor.messages.hosted import is_sealed, tools_called_by, tools_loaded_by
 from context_compressor.messages.markers import set_markers
 from context_compressor.messages.msg import PROVENANCE, Msg
 from context_compressor.messages.parts import (

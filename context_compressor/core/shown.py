@@ -12,7 +12,7 @@ from typing import Any
 from context_compressor.core.items import READ_TOKENS
 from context_compressor.core.ledger import Ledger
 from context_compressor.errors import RedactionError
-from context_compressor.messages.compaction import compacted_words
+from context_compressor.messages.hosted import compacted_words
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts

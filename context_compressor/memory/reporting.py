@@ -13,7 +13,7 @@ from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.handover import HandingOver
 from context_compressor.memory.state import MemoryState
-from context_compressor.messages.compaction import has_compaction
+from context_compressor.messages.hosted import has_compaction
 
 logger = logging.getLogger(__name__)
 

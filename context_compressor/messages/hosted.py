@@ -1,16 +1,17 @@
-"""Tools that a provider runs itself: their calls and results stand in what the model says.
+"""What a provider does itself in a conversation: it runs tools, compacts what came before, and loads tools.
 
-A result stands behind its call in the same message, or in a later one: where the client's tools were called
-beside it, where the provider paused, where a program that runs there calls the client's tools.
+Calls and results of tools that it runs stand in what the model says. A result stands behind its call in the
+same message, or in a later one: where the client's tools were called beside it, where the provider paused,
+where a program that runs there calls the client's tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from context_compressor.messages.kinds import ITEM, WRAPPED, held_in, told
-from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.msg import Block, Msg, tool_calls
 from context_compressor.messages.remark import like, remark_in, without_extra
 
 _CALLS = {
@@ -142,6 +143,76 @@ def _id_in(held: Mapping[str, Any], key: str | None) -> str | None:
 def _without_caller(block: Block) -> Block:
     bare = {key: value for key, value in block.items() if key != "caller"}
     return without_extra(bare, "caller") if "caller" in remark_in(bare).get("extra", ()) else bare
+
+
+# Compaction: words, or data that only the provider can read
+
+_COMPACTION = "compaction"
+
+
+def compacted_words(block: Block) -> str | None:
+    """Return the summary that a provider wrote of what came before, where it can be read (Anthropic)."""
+    held = held_in(block)
+    words = held.get("content") if held.get("type") == _COMPACTION else None
+    return words if isinstance(words, str) and words.strip() else None
+
+
+def has_compaction(msg: Msg) -> bool:
+    """Tell whether a message holds what a provider compacted."""
+    return any(held_in(block).get("type") == _COMPACTION for block in msg.get_content_blocks())
+
+
+def is_sealed(msg: Msg) -> bool:
+    """Tell whether a message holds a compaction that only its provider can read (OpenAI)."""
+    blocks = msg.get_content_blocks()
+    return any(_has_secret(held_in(block)) for block in blocks if compacted_words(block) is None)
+
+
+def _has_secret(held: Mapping[str, object]) -> bool:
+    details = held.get("provider_details")  # where Pydantic AI keeps it
+    places = (held, details if isinstance(details, Mapping) else {})
+    return held.get("type") == _COMPACTION and any(place.get("encrypted_content") for place in places)
+
+
+# Loading: a provider may hold back the definitions of tools, and knows one only from what loads it on
+
+_REFERENCE = "tool_reference"
+"""Type of Anthropic's block that loads a tool by its name, in any result of a search."""
+_DEFINING = ("tool_search_output", "additional_tools")
+"""Types of items of the Responses API that load tools by their definitions."""
+
+
+def tools_loaded_by(msg: Msg) -> frozenset[str]:
+    """Return the names of the tools that a message loads."""
+    blocks = [block for block in msg.get_content_blocks() if block.get("type") != "tool_use"]
+    return frozenset(name for block in blocks for name in _loaded_in(block))
+
+
+def tools_called_by(msg: Msg) -> frozenset[str]:
+    """Return the names of the tools that a message calls, those that the provider runs among them."""
+    held = [held_in(block) for block in msg.get_content_blocks() if called_in(block) is not None]
+    return frozenset(str(call.get("name")) for call in (*tool_calls(msg), *held))
+
+
+def _loaded_in(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for inner in value:
+            yield from _loaded_in(inner)
+    elif isinstance(value, Mapping):
+        if value.get("type") == _REFERENCE:
+            yield str(value.get("tool_name") or value.get("name"))
+        if value.get("type") in _DEFINING or value.get("part") in _DEFINING:  # an item, or its text
+            yield from _names_in(value.get("extra", value).get("tools"))
+        for inner in value.values():
+            if isinstance(inner, list | Mapping):
+                yield from _loaded_in(inner)
+
+
+def _names_in(tools: Any) -> Iterator[str]:
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, Mapping):
+            yield str(tool.get("name"))
+            yield from _names_in(tool.get("tools"))
 
 
 # Skeletons: calls and results without their contents

@@ -63,21 +63,8 @@ def text_parts(msg: Msg) -> list[Part]:
 
 
 def plain_texts(msg: Msg) -> list[str]:
-    """Return the texts of `text_parts`, which takes three times as long, without their addresses."""
-    if isinstance(msg.content, str):
-        return [msg.content]
-    texts: list[str] = []
-    for block in msg.content:
-        kind = block.get("type")
-        if kind == "text":
-            texts.append(block["text"])
-        elif kind == "tool_result":
-            output = block["output"]
-            if isinstance(output, str):
-                texts.append(output)
-            else:
-                texts += [inner["text"] for inner in output if _is_text(inner)]
-    return texts
+    """Return the texts of `text_parts`, without their addresses."""
+    return [msg.content] if isinstance(msg.content, str) else [part.text for part in text_parts(msg)]
 
 
 def other_parts(msg: Msg) -> list[Part]:

@@ -20,7 +20,7 @@ from context_compressor import (
 )
 from context_compressor.errors import ContextCompressorError, InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.base import MemoryBase
-from context_compressor.messages.turns import in_turn
+from context_compressor.messages.chat import in_turn
 from tests.memory.scripted import (
     ForeignMemory,
     GatedBase,

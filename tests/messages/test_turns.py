@@ -14,7 +14,7 @@ from jinja2.exceptions import TemplateError
 
 from context_compressor import CompressedMemory, CompressionConfig, Msg, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
-from context_compressor.messages.turns import BRIDGE, in_turn
+from context_compressor.messages.chat import BRIDGE, in_turn
 from tests.support.strategies import chat_histories
 from tests.support.validity import problems
 
