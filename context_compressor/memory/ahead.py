@@ -38,6 +38,10 @@ class Performance:
         event: what is performed.
         done: what came of it, once it did.
         fresh: keys of the items that had just come.
+        task: performs it, where it was begun before it is due; kept here because a loop lets go of tasks that
+            wait.
+        failure: why nothing came of that; None unless it failed.
+        removed: refs of texts that the store was asked to remove meanwhile.
     """
 
     def __init__(
@@ -64,6 +68,9 @@ class Performance:
         )
         self.done: Done | None = None
         self.fresh = set(state.fresh)
+        self.task: asyncio.Task[None] | None = None
+        self.failure: str | None = None
+        self.removed: set[str] = set()
         self._state = state
         self._totals = totals
         self._generation = state.generation
@@ -80,9 +87,41 @@ class Performance:
         finally:
             self._totals.add(self.event)
 
+    def begin(self, may_begin: Callable[[Plan], Awaitable[bool]]) -> None:
+        """Perform the event in a task of the running loop, if a model may be paid for it.
+
+        The task knows nothing of the memory but what it works on, and ends by its time limits at the latest.
+        """
+
+        async def perform() -> None:
+            try:
+                if await may_begin(self.event.plan):
+                    await self.perform()
+            except Exception as error:
+                # Nobody has asked for it yet, so nobody is there to raise it to.
+                logger.warning("an event could not be prepared: %r", error)
+                self.failure = f"{type(error).__name__}: {error}"
+
+        self.task = asyncio.create_task(perform(), name="prepare a compression event")
+
+    async def ended(self) -> None:
+        """Wait until the task has ended; whoever waits may be cancelled, the task goes on."""
+        if self.task is not None:
+            await asyncio.wait({self.task})
+
+    def waits_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Tell whether it is under way in a loop."""
+        return self.task is not None and not self.task.done() and self.task.get_loop() is loop
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come of it, be it that its loop is gone."""
+        return self.task is None or self.task.done() or self.task.get_loop().is_closed()
+
     def holds(self, state: MemoryState) -> bool:
-        """Tell whether it fits the view as it is now."""
-        if state is not self._state:
+        """Tell whether it is performed, or under way in the running loop, and fits the view as it is now."""
+        is_there = self.done is not None or self.waits_in(asyncio.get_running_loop())
+        if not is_there or state is not self._state or not self.removed.isdisjoint(self.event.attempted):
             return False
         if state.generation == self._generation:
             return True
@@ -91,64 +130,9 @@ class Performance:
         then = self._units
         return then is not None and still_holds(self.event.plan, then, state.units(), told)
 
-
-class Preparation(Performance):
-    """One event that a task of the running loop performs before it is due.
-
-    The task knows nothing of the memory but what it works on, and ends by its time limits at the latest.
-
-    Args:
-        plan, state, engine, totals: as for `Performance`.
-        may_begin: asked first, whether a model may be paid for it.
-
-    Attributes:
-        failure: why nothing came of it; None unless it failed.
-        removed: refs of texts that the store was asked to remove meanwhile.
-        task: performs it; kept here because a loop lets go of tasks that wait.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        state: MemoryState,
-        engine: Engine,
-        totals: Totals,
-        may_begin: Callable[[Plan], Awaitable[bool]],
-    ) -> None:
-        super().__init__(plan, state, engine, totals)
-        self._may_begin = may_begin
-        self.failure: str | None = None
-        self.removed: set[str] = set()
-        self.task = asyncio.create_task(self._perform_ahead(), name="prepare a compression event")
-
-    async def _perform_ahead(self) -> None:
-        try:
-            if await self._may_begin(self.event.plan):
-                await self.perform()
-        except Exception as error:
-            # Nobody has asked for it yet, so nobody is there to raise it to.
-            logger.warning("an event could not be prepared: %r", error)
-            self.failure = f"{type(error).__name__}: {error}"
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it came to something that can be committed."""
-        return self.done is not None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more will come of it, be it that its loop is gone."""
-        return self.task.done() or self.task.get_loop().is_closed()
-
-    def holds(self, state: MemoryState) -> bool:
-        """Tell whether it is ready, or under way in the running loop, and fits the view as it is now."""
-        under_way = not self.task.done() and self.task.get_loop() is asyncio.get_running_loop()
-        stands = self.removed.isdisjoint(self.event.attempted)
-        return (self.is_ready or under_way) and stands and super().holds(state)
-
     def cancel(self) -> None:
         """Cancel the task, whichever loop it belongs to."""
-        if not self.has_ended:
+        if self.task is not None and not self.has_ended:
             self.task.get_loop().call_soon_threadsafe(self.task.cancel)
 
 
@@ -173,15 +157,15 @@ class Background:
         remote: bool,
         *,
         may_begin: Callable[[Plan], Awaitable[bool]],
-        follow: Callable[[Preparation], None] | None,
+        follow: Callable[[Performance], None] | None,
     ) -> None:
         self._ratio = (config.background_ratio or 1.0) if remote else 1.0
         self._raises = config.on_failure == "raise"
         self._engine = engine
         self._may_begin, self._follow = may_begin, follow
         self.totals = Totals()
-        self._prepared: Preparation | None = None
-        self._dropped: list[Preparation] = []
+        self._prepared: Performance | None = None
+        self._dropped: list[Performance] = []
         self._failures: list[str] = []
         self._tried_tokens = 0
 
@@ -224,23 +208,20 @@ class Background:
         if isinstance(step, Perform) and step.plan.needs_summary:
             self.start(step.plan, state)
 
-    def start(self, planned: Plan, state: MemoryState) -> Preparation:
+    def start(self, planned: Plan, state: MemoryState) -> Performance:
         """Begin to perform a plan, in the place of any other preparation."""
         self.drop()
-        self._prepared = Preparation(planned, state, self._engine, self.totals, self._may_begin)
+        self._prepared = Performance(planned, state, self._engine, self.totals)
+        self._prepared.begin(self._may_begin)
         if self._follow is not None:
             self._follow(self._prepared)
         return self._prepared
 
-    def standing(self, state: MemoryState) -> Preparation | None:
+    def standing(self, state: MemoryState) -> Performance | None:
         """Return the preparation, under way or ready, that can be committed to this state; drop any other."""
-        self.drop_outdated(state)
-        return self._prepared
-
-    def drop_outdated(self, state: MemoryState) -> None:
-        """Drop the preparation where it cannot be committed to this state."""
         if self._prepared is not None and not self._prepared.holds(state):
             self.drop()
+        return self._prepared
 
     def note_commit(self, performance: Performance) -> None:
         """Let go of the preparation, where that was committed; begin to watch the view anew."""
@@ -288,7 +269,7 @@ class Background:
     async def settle(self) -> set[str]:
         """Wait until dropped preparations have ended; return the refs of what they may have stored."""
         loop = asyncio.get_running_loop()
-        ending = {each.task for each in self._dropped if not each.has_ended and each.task.get_loop() is loop}
+        ending = {each.task for each in self._dropped if each.task is not None and each.waits_in(loop)}
         if ending:
             await asyncio.wait(ending, timeout=ENDING_SECONDS)
         ended = [each for each in self._dropped if each.has_ended]

@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.event import Engine
-from context_compressor.core.plans import Overflow, Perform, Plan, Reason
+from context_compressor.core.machine import Await, Begin, Claim, Commit, Machine, Wait
+from context_compressor.core.plans import Overflow, Perform, Plan, Reason, Show, Step
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.ahead import ENDING_SECONDS, Background, Performance, Preparation
+from context_compressor.memory.ahead import ENDING_SECONDS, Background, Performance
 from context_compressor.memory.handover import HandingOver, Receiver
 from context_compressor.memory.leases import EventLease, Waits, leases_of
 from context_compressor.memory.loops import LoopLock
@@ -33,8 +34,6 @@ T = TypeVar("T")
 
 CLOSING_SECONDS = 30.0
 """How long a memory that is closed waits for a summary that is being written."""
-_MAX_EVENTS_PER_CALL = 12
-"""Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
 
 
 class EventRunner:
@@ -132,45 +131,40 @@ class EventRunner:
         Raises:
             ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
         """
-        told, is_quiet = list[CompressionEvent](), False
-        try:
-            is_quiet = await self._bring_up_to_date(told, summary) and not self._tracker.branches.expire()
-            shown = show(self._tracker.state)
-            self._tracker.state.returned.clear()
-        finally:
-            if told or not is_quiet or self.background.has_dropped:
-                await self.finish(told)
-        if self.background.is_on and not self.event_lock.locked():
-            self.background.start_if_due(self._tracker.state)
-        return shown
-
-    async def _bring_up_to_date(self, told: list[CompressionEvent], summary: bool) -> bool:
-        """Do so, up to the moment when the view fits; tell whether that took no waiting."""
         # `event_lock` asks for the running loop each time, which is a system call: once is enough.
         tracker, event_lock = self._tracker, self.event_lock
-        tracker.edited = False
-        # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
-        is_quiet = await tracker.is_in_step()
-        if is_quiet:
-            tracker.state.advance()
-            is_quiet = tracker.state.is_settled(summary=summary)
-        if not event_lock.locked():
-            tracker.state.budget.take_up()
-        if is_quiet and not tracker.state.is_due:
-            tracker.state.fresh.clear()
-        else:
-            is_quiet = False
-            async with self._turn(told):
-                await tracker.make_ready(summary=summary)
-                is_due = tracker.state.is_due
-                if not is_due:
-                    tracker.state.fresh.clear()
+        told, is_quiet = list[CompressionEvent](), False
+        try:
+            tracker.edited = False
+            # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
+            is_quiet = await tracker.is_in_step()
+            if is_quiet:
+                tracker.state.advance()
+                is_quiet = tracker.state.is_settled(summary=summary)
+            if not event_lock.locked():
+                tracker.state.budget.take_up()
+            is_quiet = is_quiet and not tracker.state.is_due
+            is_due = False
+            if not is_quiet:
+                async with self._turn(told):
+                    await tracker.make_ready(summary=summary)
+                    is_due = tracker.state.is_due
             if is_due:
                 async with event_lock:
                     await self._run_events(told, summary=summary)
-        self.background.drop_outdated(tracker.state)
-        tracker.state.budget.end_shrinking()
-        return is_quiet
+            else:
+                tracker.state.fresh.clear()
+            self.background.standing(tracker.state)
+            tracker.state.budget.end_shrinking()
+            is_quiet = not tracker.branches.expire() and is_quiet
+            shown = show(tracker.state)
+            tracker.state.returned.clear()
+        finally:
+            if told or not is_quiet or self.background.has_dropped:
+                await self.finish(told)
+        if self.background.is_on and not event_lock.locked():
+            self.background.start_if_due(tracker.state)
+        return shown
 
     async def compress_now(self, note: str | None) -> CompressionEvent | None:
         """Run the event that somebody asks for; None where there was nothing to do.
@@ -189,7 +183,7 @@ class EventRunner:
         note: str | None = None,
         summary: bool = False,
     ) -> CompressionEvent | None:
-        """Do what `decide` says until it says that the view can be shown. Holds: event lock.
+        """Do what a `Machine` says until the view can be shown. Holds: event lock.
 
         Where an event was prepared ahead, that is committed; where it is under way, it is waited for. Over a
         history that others share it is made by whoever has the lease; who has it not goes on with a view that
@@ -207,83 +201,69 @@ class EventRunner:
         Raises:
             ContextOverflowError: nothing more can leave, and the view exceeds the budget.
         """
+        tracker, background, waits = self._tracker, self.background, Waits()
+        machine = Machine(asked=asked, is_kept=background.is_kept, is_shared=self._lease.is_asked)
+        last: CompressionEvent | None = None
         try:
-            return await self._run_events_alone(told, asked=asked, note=note, summary=summary)
+            await self._texts.retry_pending()
+            while not machine.is_over:
+                async with self._turn(told):
+                    await tracker.make_ready(look=True, summary=summary)
+                    decided = self._decide(asked=asked)
+                    prepared = background.standing(tracker.state) if isinstance(decided, Perform) else None
+                    told += background.take_failures(tracker.state.tokens)
+                is_ready = None if prepared is None else prepared.done is not None
+                step = machine.next(decided, is_ready, fits=self._fits, has_lease=self._lease.is_held)
+                if isinstance(step, Claim):
+                    if await self._lease.take():
+                        continue  # whoever had it may have made the event meanwhile
+                    step = step.otherwise
+                match step:
+                    case Show():
+                        tracker.state.fresh.clear()
+                        break
+                    case Overflow():
+                        raise overflow_error(tracker.state, self._config)
+                    case Wait():
+                        await waits.next()
+                        continue
+                    case Begin(plan):
+                        await background.start(plan, tracker.state).ended()
+                        continue
+                    case Await():
+                        assert prepared is not None
+                        await prepared.ended()
+                        continue
+                    case Commit():
+                        assert prepared is not None
+                        made = await self._commit(prepared, told)
+                    case Perform(plan):
+                        if plan.reason != Reason.ARRIVAL:  # what was prepared is not what it takes
+                            background.drop()
+                        made = await self._perform(plan, told, note)
+                if made is not None:
+                    told += made
+                    last = made[-1] if made and made[-1].kind != "failure" else None
+                    machine.take(is_smaller=last is not None, fits=self._fits)
+            await self._sweep()
         finally:
             await self._give_back()
+        return last
 
-    async def _run_events_alone(
-        self, told: list[CompressionEvent], *, asked: bool, note: str | None, summary: bool
-    ) -> CompressionEvent | None:
-        """Do so, and keep the lease, if that was taken."""
-        tracker, made, waits = self._tracker, list[CompressionEvent](), Waits()
-        await self._texts.retry_pending()
-        # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
-        count, may_start = 0, not asked and self.background.is_kept
-        while count < _MAX_EVENTS_PER_CALL:
-            async with self._turn(told):
-                await tracker.make_ready(look=True, summary=summary)
-                plan = self._next_plan(asked=asked)
-                prepared = None if plan is None else self._prepared_for(plan, asked=asked)
-                told += self.background.take_failures(tracker.state.tokens)
-                if plan is None:
-                    break
-                is_alone = self._lease.is_held or not self._needs_lease(plan)
-                if is_alone and prepared is None and may_start and plan.needs_summary:
-                    prepared, may_start = self.background.start(plan, tracker.state), False
-            if not is_alone and prepared is None:
-                if await self._lease.take():
-                    continue  # whoever had it may have made the event meanwhile
-                if not asked and tracker.state.tokens <= tracker.state.budget.due_tokens:
-                    tracker.state.fresh.clear()
-                    break
-                await waits.next()
-                continue
-            if prepared is not None and not prepared.is_ready:
-                await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
-                continue
-            done = await (self._commit(prepared, told) if prepared else self._perform(plan, told, note))
-            if done is None:
-                continue
-            told += done
-            made += done
-            count, may_start = count + 1, not asked and self.background.is_kept
-            is_done = bool(done) and done[-1].kind != "failure"
-            if asked or (not is_done and tracker.state.tokens <= tracker.state.budget.due_tokens):
-                break  # there are many messages, say, and none that may leave
-        else:
-            # What others add faster than this makes room can wait, unless it does not fit.
-            if tracker.state.tokens > tracker.state.budget.due_tokens:
-                raise overflow_error(tracker.state, self._config)
-        await self._sweep()
-        return made[-1] if made and made[-1].kind != "failure" else None
+    @property
+    def _fits(self) -> bool:
+        state = self._tracker.state
+        return state.tokens <= state.budget.due_tokens
 
-    def _next_plan(self, *, asked: bool) -> Plan | None:
-        """Return what is to be done now, by the budget that is due; None: the view can be shown.
-
-        Raises:
-            ContextOverflowError: nothing can be done, and the view exceeds the budget.
-        """
+    def _decide(self, *, asked: bool) -> Step:
+        """Return what the view asks for, by the budget that is due."""
         state = self._tracker.state
         state.budget.take_up()
         step = state.decide(self._engine.costs(), manual=asked)
         if isinstance(step, Perform):
-            return step.plan
+            return step
         state.fresh.clear()
-        if isinstance(step, Overflow) and not state.budget.concede(state.tokens):
-            raise overflow_error(state, self._config)
-        return None
-
-    def _prepared_for(self, planned: Plan, *, asked: bool) -> Preparation | None:
-        """Return what was prepared in place of `planned`; None where that is to be performed in line."""
-        if planned.reason == Reason.ARRIVAL:
-            return None  # what came too large was not there when the event was prepared
-        prepared = self.background.standing(self._tracker.state)
-        # With a stub alone the view fits at once, so there is no reason to wait for a summary.
-        if prepared is None or asked or not (prepared.is_ready or planned.needs_summary):
-            self.background.drop()
-            return None
-        return prepared
+        return Show() if isinstance(step, Overflow) and state.budget.concede(state.tokens) else step
 
     async def _perform(
         self, plan: Plan, told: list[CompressionEvent], note: str | None
@@ -320,10 +300,6 @@ class EventRunner:
 
     # Events of a history that others share
 
-    def _needs_lease(self, plan: Plan) -> bool:
-        """Tell whether only one may perform a plan: not where what has just come leaves without a model."""
-        return self._lease.is_asked and (plan.needs_summary or plan.reason != Reason.ARRIVAL)
-
     async def _may_begin(self, plan: Plan) -> bool:
         """Tell whether a model may be paid for a plan that was made just now, and note that it is."""
         if not self._lease.is_asked:
@@ -333,20 +309,23 @@ class EventRunner:
         await self._lease.begin(_name(plan))
         return True
 
-    def _follow(self, prepared: Preparation) -> None:
+    def _follow(self, prepared: Performance) -> None:
         task = asyncio.create_task(self._commit_ahead(prepared), name="commit a prepared event")
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
-    async def _commit_ahead(self, prepared: Preparation) -> None:
+    async def _commit_ahead(self, prepared: Performance) -> None:
         """Commit what was prepared as soon as it is there, for nobody else knows of it."""
-        await asyncio.wait({prepared.task})
+        await prepared.ended()
         try:
             async with self.telling() as told, self.event_lock:
                 try:
-                    if prepared.is_ready and self.background.standing(self._tracker.state) is prepared:
+                    if (
+                        prepared.done is not None
+                        and self.background.standing(self._tracker.state) is prepared
+                    ):
                         told += await self._commit(prepared, told) or ()
-                    self.background.drop_outdated(self._tracker.state)
+                    self.background.standing(self._tracker.state)
                 finally:
                     await self._give_back()
         except Exception as error:  # it stands, and is committed when it is due
@@ -395,7 +374,7 @@ class EventRunner:
     async def tidy_up(self) -> None:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
         self._tracker.branches.expire()
-        self.background.drop_outdated(self._tracker.state)
+        self.background.standing(self._tracker.state)
         await self._give_up_dropped()
         await self._drop_gone()
         if self._tracker.state.ledger.unwanted and not self.event_lock.locked():

@@ -28,7 +28,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import RedactionError, SummarizerError
-from context_compressor.memory.ahead import Preparation
+from context_compressor.memory.ahead import Performance
 from tests.memory.scripted import (
     Dict,
     FaultyStore,
@@ -83,11 +83,11 @@ async def answers() -> Any:
     return Summary(text="- The work went on as planned.")
 
 
-def preparation(memory: CompressedMemory) -> Preparation | None:
+def preparation(memory: CompressedMemory) -> Performance | None:
     return memory._runner.background._prepared
 
 
-async def ended(memory: CompressedMemory) -> Preparation:
+async def ended(memory: CompressedMemory) -> Performance:
     """Wait for the preparation to end."""
     prepared = preparation(memory)
     assert prepared is not None, "nothing is being prepared"
