@@ -55,21 +55,151 @@ def orphan(said: Dict, name: str = "") -> Dict:
     return user(f"[Result of {tool}, which answers no open call:]\n{said['content']}")
 
 
-def test_a_valid_history_is_left_alone() -> None:
-    said = [system("s"), user("u"), call("a", "b"), result("b", "2"), result("a", "1"), assistant("done")]
-    assert fed(said) == (said, [1, 1, 3, 1])
+def calling(city: str) -> Dict:
+    """Return one of several calls as Qwen-Agent writes them."""
+    asked = {"name": "weather", "arguments": json.dumps({"city": city})}
+    return {"role": "assistant", "content": "", "function_call": asked}
+
+
+def told(city: str) -> Dict:
+    return {"role": "function", "name": "weather", "content": f"{city}: sun"}
+
+
+def without(content: Any, **more: Any) -> Dict:
+    """Return an assistant's message of which only this and more is said."""
+    return {"role": "assistant", "content": content, **more}
+
+
+def text(said: str) -> Dict:
+    return {"type": "text", "text": said}
+
+
+IDS = [f"c{n}" for n in range(40)]
+IMAGE = {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
+LABEL = "[Result of a tool, which answers no open call:]"
+BETWEEN = [*[user(f"u{n}") for n in range(5)], call("b"), result("b", "2"), assistant("x")]
+LEGACY = without(None, function_call={"name": "f", "arguments": "{}"})
+NULL = {"role": "function", "name": "f", "content": None}
+AUDIO = {"id": "audio_1", "data": "AAAA" * 100, "expires_at": 1, "transcript": "hello"}
+SHORT = {"id": "audio_1", "transcript": "hello"}
+NO_ID = without(None, audio={"data": "AAAA", "transcript": "hello"})
+KIMI = without("", partial=True, name="Kelsier")
+HI, ONE, ON = assistant("hi"), result("a", "1"), user("on")
+LEFT_ALONE: dict[str, tuple[list[Dict], list[int]]] = {
+    "a valid history": (
+        [system("s"), user("u"), call("a", "b"), result("b", "2"), ONE, assistant("done")],
+        [1, 1, 3, 1],
+    ),
+    "as many parallel calls as you like": ([call(*IDS), *(result(id, id) for id in IDS), ON], [41, 1]),
+    "two exchanges in a row": ([call("a"), ONE, call("b"), result("b", "2")], [2, 2]),
+    "two of function calls": ([calling("Rome"), told("Rome"), calling("Oslo"), told("Oslo")], [2, 2]),
+    "null, which role function alone may have": ([LEGACY, NULL], [2]),
+    "an empty beginning to go on from": ([KIMI], [1]),
+    "another's": ([without("", prefix=True)], [1]),
+    "audio without an id": ([NO_ID], [1]),
+    "one text beside calls": ([{**call("a"), "content": [text("now")]}, ONE], [2]),
+}
+MENDED: dict[str, tuple[list[Dict], list[Dict]]] = {
+    "a late result": ([call("a"), *BETWEEN, ONE, ON], [call("a"), ONE, *BETWEEN, ON]),
+    **{
+        f"what stands between: {one['role']}": (
+            [call("a", "b"), one, result("b", "2"), one, ONE],
+            [call("a", "b"), result("b", "2"), ONE, one, one],
+        )
+        for one in (system("mind the tests"), user("and hurry"), assistant("wait"))
+    },
+    "an orphan": ([user("u"), result("x", "lost"), ON], [user("u"), orphan(result("x", "lost")), ON]),
+    "an orphan in parts": (
+        [{**result("x", ""), "content": [text("shot"), IMAGE]}],
+        [user([text(LABEL), text("shot"), IMAGE])],
+    ),
+    "an orphan with an empty text, which providers refuse among parts": (
+        [{**result("x", ""), "content": [text(""), text("late")]}],
+        [user([text(LABEL), text("late")])],
+    ),
+    "an orphan of DashScope's, where no part has a type": (
+        [{**result("x", ""), "content": [{"text": "lost"}]}],
+        [user([{"text": LABEL}, {"text": "lost"}])],
+    ),
+    "a result whose tool was not called": (
+        [call("x", name="f"), {"role": "tool", "content": "1", "name": "functions.f"}],
+        [call("x", name="f"), {"role": "tool", "content": "1", "name": "functions.f", "tool_call_id": "x"}],
+    ),
+    **{
+        f"arguments {raw}": (
+            [call("a", arguments=raw), ONE],
+            [call("a", arguments=json.dumps({"arguments": raw}) if raw.strip() else "{}"), ONE],
+        )
+        for raw in ("null", "[1, 2]", '"text"', '{"path": "src/ma', "rm -rf /", "", " ")
+    },
+    **{
+        f"a tool called {name!r}": ([call("a", name=name), ONE], [call("a", name=UNNAMED_TOOL), ONE])
+        for name in ("", " ")
+    },
+    **{
+        f"an empty message: {said!r}": ([user("u"), without(said), ON], [user("u"), ON])
+        for said in (None, "", [], "  \n", [{"image": ""}], [{"image": None}], [{"text": " "}])
+    },
+    "no beginning to go on from": ([user("u"), {**KIMI, "partial": False}], [user("u")]),
+    **{
+        f"no content, but the rest: {one['role']}": ([one], [{**one, "content": ""}])
+        for one in (
+            without(None, partial=True),
+            {"role": "developer", "content": []},
+            {"role": "user", "content": [], "name": "Ada"},
+        )
+    },
+    "an empty message between": ([call("a"), assistant(""), ONE], [call("a"), ONE]),
+    "an empty list of calls": ([{**HI, "tool_calls": []}], [HI]),
+    "calls that are null, as SDKs dump them": ([{**HI, "tool_calls": None, "function_call": None}], [HI]),
+    "a legacy call that is null": ([{**call("a"), "function_call": None}, ONE], [call("a"), ONE]),
+    "an empty list beside a legacy call": ([{**LEGACY, "tool_calls": []}, NULL], [LEGACY, NULL]),
+    "a refusal": ([without(None, refusal="No.")], [assistant("No.")]),
+    "a refusal and a thought": ([without(None, refusal="No.", reasoning_content="Hm.")], [assistant("No.")]),
+    **{
+        f"a result that is {said!r}": ([call("a"), {**ONE, "content": said}], [call("a"), result("a", "")])
+        for said in (None, [])
+    },
+    # OpenAI: "empty array. Expected an array with minimum length 1".
+    "an empty list beside calls": ([{**call("a"), "content": []}, ONE], [call("a"), ONE]),
+    "an empty list beside calls and a thought": (
+        [{**call("a"), "content": [], "reasoning_content": "hm"}, ONE],
+        [{**call("a"), "reasoning_content": "hm"}, ONE],
+    ),
+    "audio": ([without(None, audio=AUDIO)], [without(None, audio={"id": "audio_1"})]),
+    "audio without data": ([without(None, audio=SHORT)], [without(None, audio={"id": "audio_1"})]),
+    "function calls in messages of their own": (
+        [calling("Rome"), calling("Oslo"), told("Rome"), told("Oslo"), ON],
+        [calling("Rome"), told("Rome"), calling("Oslo"), told("Oslo"), ON],
+    ),
+    "one of them without a result": (
+        [calling("Rome"), calling("Oslo"), told("Rome"), ON],
+        [calling("Rome"), told("Rome"), calling("Oslo"), {**told(""), "content": MISSING_RESULT}, ON],
+    ),
+    "not yet a result": ([calling("Rome"), calling("Oslo"), told("Rome")], []),
+    "a message behind a function call": (
+        [calling("Rome"), user("and hurry"), told("Rome"), calling("Oslo"), told("Oslo")],
+        [calling("Rome"), told("Rome"), user("and hurry"), calling("Oslo"), told("Oslo")],
+    ),
+}
+
+
+@pytest.mark.parametrize("said", LEFT_ALONE)
+def test_what_providers_take_is_left_alone(said: str) -> None:
+    history, sizes = LEFT_ALONE[said]
+    assert fed(history) == (history, sizes)
+
+
+@pytest.mark.parametrize("said", MENDED)
+def test_what_they_refuse_is_mended(said: str) -> None:
+    history, expected = MENDED[said]
+    assert fed(history)[0] == expected
 
 
 def test_unrepaired_messages_are_the_very_objects_that_were_fed() -> None:
     msgs = from_openai([user("u"), call("a"), result("a", "1")])
     shown = [m.msg for e in build_exchanges((m.id, m) for m in msgs) for m in e]
     assert all(a is b for a, b in zip(shown, msgs, strict=True))
-
-
-def test_all_parallel_results_belong_to_their_call_however_many() -> None:
-    ids = [f"c{n}" for n in range(40)]
-    said = [call(*ids), *(result(id, id) for id in ids), user("on")]
-    assert fed(said) == (said, [41, 1])
 
 
 def test_pairing_many_parallel_calls_takes_a_few_comparisons_each() -> None:
@@ -101,11 +231,6 @@ def test_results_of_one_exchange_in_a_single_message_stay_together() -> None:
     assert [len(e) for e in build_exchanges((m.id, m) for m in msgs)] == [2]
 
 
-def test_two_exchanges_in_a_row_are_two() -> None:
-    said = [call("a"), result("a", "1"), call("b"), result("b", "2")]
-    assert fed(said) == (said, [2, 2])
-
-
 def test_an_exchange_without_all_its_results_is_withheld() -> None:
     assert fed([user("u"), call("a", "b"), result("a", "1")]) == ([user("u")], [1])
     builder = ExchangeBuilder()
@@ -131,13 +256,6 @@ def shown_first(said: list[Dict], count: int) -> list[Dict]:
             exchanges += builder.settle()
         exchanges += builder.feed(str(n), msg)
     return to_openai([m.msg for e in [*exchanges, *builder.settle()] for m in e])
-
-
-def test_a_late_result_goes_to_its_call_however_much_came_between() -> None:
-    between = [*[user(f"u{n}") for n in range(5)], call("b"), result("b", "2"), assistant("x")]
-    wire, sizes = fed([call("a"), *between, result("a", "late"), user("on")])
-    assert wire == [call("a"), result("a", "late"), *between, user("on")]
-    assert sizes[:1] == [2]
 
 
 def test_a_result_that_comes_after_its_placeholder_was_shown_says_which_call_it_is_of() -> None:
@@ -188,12 +306,6 @@ def test_results_of_several_exchanges_in_one_message_go_each_to_its_call() -> No
     assert len({(message.key, message.part) for message in shown}) == len(shown)
 
 
-def test_a_result_that_answers_nothing_is_a_labelled_user_message() -> None:
-    wire, sizes = fed([user("u"), result("x", "orphaned"), user("on")])
-    assert wire == [user("u"), orphan(result("x", "orphaned")), user("on")]
-    assert sizes == [1, 1, 1]
-
-
 def test_a_result_that_answers_nothing_is_labelled_with_its_tool() -> None:
     block = {"type": "tool_result", "id": "x", "name": "search", "output": "orphaned"}
     (shown,) = repaired([Msg("system", [block], "system")])
@@ -201,24 +313,11 @@ def test_a_result_that_answers_nothing_is_labelled_with_its_tool() -> None:
     assert shown.content == "[Result of tool search, which answers no open call:]\norphaned"
 
 
-def test_a_result_in_parts_that_answers_nothing_stays_in_parts() -> None:
-    image = {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
-    wire, _ = fed([{**result("x", ""), "content": [{"type": "text", "text": "shot"}, image]}])
-    assert wire[0]["content"][1:] == [{"type": "text", "text": "shot"}, image]
-
-
 def test_a_second_result_for_a_call_is_a_labelled_user_message() -> None:
     wire, _ = fed([call("a"), result("a", "first"), result("a", "second"), user("on")])
     assert wire[1]["content"] == "first"
     assert wire[2]["role"] == "user"
     assert "second" in json.dumps(wire[2])
-
-
-def test_an_orphan_in_dashscope_s_form_keeps_it() -> None:
-    """Parts with and without a type do not stand side by side."""
-    wire, _ = fed([user([{"text": "u"}]), {**result("x", ""), "content": [{"text": "orphaned"}]}])
-    label = {"text": "[Result of a tool, which answers no open call:]"}
-    assert wire[1] == user([label, {"text": "orphaned"}])
 
 
 def test_an_orphan_between_call_and_result_does_not_part_them() -> None:
@@ -272,11 +371,6 @@ def test_a_result_without_an_id_answers_a_call_that_has_one() -> None:
     assert wire[3] == orphan(said[3], "read_file")
 
 
-def test_a_result_without_an_id_whose_tool_was_not_called_answers_what_waits_first() -> None:
-    wire, _ = fed([call("x", name="f"), {"role": "tool", "content": "1", "name": "functions.f"}, user("on")])
-    assert wire[1]["tool_call_id"] == "x"
-
-
 def test_a_made_id_meets_no_other_and_is_one_that_mistral_accepts() -> None:
     made = ids_of(fed([call("a"), result("a", ""), call("a"), result("a", "")])[0])[2]
     long = "x" * 40
@@ -301,110 +395,12 @@ def test_a_placeholder_is_named_by_its_own_message_alone() -> None:
     assert parts([*before, *said]) == parts(said) == [":missing:a", ":missing:a 2", ":missing:b"]
 
 
-def test_renaming_is_the_same_however_often_it_is_done() -> None:
-    said = [call(""), result("", "1"), call("a"), result("a", "1"), call("a"), result("a", "2")]
-    assert fed(said) == fed(said)
-
-
-@pytest.mark.parametrize("arguments", ["null", "[1, 2]", '"text"', '{"path": "src/ma', "rm -rf /"])
-def test_arguments_that_are_no_object_are_wrapped(arguments: str) -> None:
-    wire, _ = fed([call("a", arguments=arguments), result("a", "1")])
-    assert json.loads(wire[0]["tool_calls"][0]["function"]["arguments"]) == {"arguments": arguments}
-
-
-@pytest.mark.parametrize(
-    "content", [None, "", [], "  \n", [{"image": ""}], [{"image": None}], [{"text": " "}]]
-)
-def test_an_empty_assistant_message_is_left_out(content: Any) -> None:
-    assert fed([user("u"), {"role": "assistant", "content": content}, user("on")])[0] == [
-        user("u"),
-        user("on"),
-    ]
-
-
-@pytest.mark.parametrize("key", ["partial", "prefix"])
-def test_an_empty_beginning_for_the_model_to_go_on_from_stays(key: str) -> None:
-    """Kimi's way to have it speak as somebody: the name is the beginning."""
-    beginning = {"role": "assistant", "content": "", key: True, "name": "Kelsier"}
-    assert fed([user("u"), beginning])[0] == [user("u"), beginning]
-    assert fed([user("u"), {**beginning, key: False}])[0] == [user("u")]
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"role": "assistant", "content": None, "partial": True},
-        {"role": "assistant", "name": "Kimi", "content": [], "partial": True},
-        {"role": "developer", "content": []},
-        {"role": "user", "content": [], "name": "Ada"},
-    ],
-)
-def test_what_has_no_content_keeps_all_but_that(said: Dict) -> None:
-    assert fed([said]) == ([{**said, "content": ""}], [1])
-
-
-def test_an_empty_assistant_message_does_not_part_call_and_result() -> None:
-    said = [call("a"), assistant(""), result("a", "1")]
-    assert fed(said) == ([said[0], said[2]], [2])
-
-
-def test_an_empty_list_of_calls_is_left_out() -> None:
-    wire, _ = fed([{"role": "assistant", "content": "x", "tool_calls": []}])
-    assert wire == [assistant("x")]
-
-
-@pytest.mark.parametrize("more", [{}, {"reasoning_content": "They ask too much."}])
-def test_a_refusal_is_kept_as_text(more: Dict) -> None:
-    wire, _ = fed([{"role": "assistant", "content": None, "refusal": "I will not", **more}])
-    assert wire == [assistant("I will not")]
-    assert problems([user("u"), *wire]) == []
-
-
-def test_a_result_without_content_becomes_an_empty_text() -> None:
-    wire, _ = fed([call("a"), {"role": "tool", "tool_call_id": "a", "content": None}])
-    assert wire[1]["content"] == ""
-
-
 def test_a_legacy_function_call_is_paired_with_the_next_function_result() -> None:
     asked = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     answered = {"role": "function", "name": "f", "content": "1"}
     assert fed([asked, answered, user("on")]) == ([asked, answered, user("on")], [2, 1])
     wire, _ = fed([asked, user("on")])
     assert (wire[1]["role"], wire[1]["content"]) == ("function", MISSING_RESULT)
-
-
-def calling(city: str) -> Dict:
-    """Return one of several calls as Qwen-Agent writes them."""
-    asked = {"name": "weather", "arguments": json.dumps({"city": city})}
-    return {"role": "assistant", "content": "", "function_call": asked}
-
-
-def told(city: str) -> Dict:
-    return {"role": "function", "name": "weather", "content": f"{city}: sun"}
-
-
-def test_function_calls_in_messages_of_their_own_get_each_its_result() -> None:
-    said = [calling("Rome"), calling("Oslo"), told("Rome"), told("Oslo"), user("on")]
-    assert fed(said) == ([said[0], said[2], said[1], said[3], said[4]], [4, 1])
-    assert fed(said[:3]) == ([], [])
-    wire, sizes = fed([*said[:3], user("on")])
-    assert (wire[:3], wire[3]["content"], sizes) == ([said[0], said[2], said[1]], MISSING_RESULT, [4, 1])
-
-
-def test_a_function_call_behind_an_answered_one_is_an_exchange_of_its_own() -> None:
-    said = [calling("Rome"), told("Rome"), calling("Oslo"), told("Oslo")]
-    assert fed(said) == (said, [2, 2])
-
-
-@pytest.mark.parametrize("between", [system("mind the tests"), user("and hurry"), assistant("wait")])
-def test_what_stands_between_calls_and_results_moves_behind_them(between: Dict) -> None:
-    said = [call("a", "b"), between, result("b", "2"), between, result("a", "1")]
-    assert fed(said) == ([said[0], said[2], said[4], between, between], [3, 1, 1])
-
-
-def test_a_function_call_keeps_its_result_behind_a_message_between() -> None:
-    said = [calling("Rome"), user("and hurry"), told("Rome"), calling("Oslo"), told("Oslo")]
-    assert fed(said) == ([said[0], said[2], said[1], *said[3:]], [2, 1, 2])
 
 
 def test_calls_and_results_in_one_message_are_split() -> None:
@@ -435,11 +431,6 @@ def test_the_history_keeps_the_original() -> None:
     msgs = from_openai(said)
     list(repaired(msgs))
     assert to_openai(msgs) == said
-
-
-def test_repaired_answers_what_is_open_at_the_end() -> None:
-    wire = to_openai(repaired(from_openai([user("u"), call("a")])))
-    assert wire[2]["content"] == MISSING_RESULT
 
 
 @given(chat_histories(valid=False))
@@ -511,31 +502,6 @@ def test_decisions_that_are_malformed_are_refused(data: object) -> None:
         Decisions.from_dict(data)
 
 
-def test_an_empty_list_beside_calls_becomes_null() -> None:
-    """OpenAI: "empty array. Expected an array with minimum length 1"."""
-    said = {**call("a"), "content": []}
-    assert fed([said, result("a", "1")])[0][0] == {**said, "content": None}
-    thinking = {**said, "reasoning_content": "hm"}
-    assert fed([thinking, result("a", "1")])[0][0] == {**thinking, "content": None}
-    spoken = {**said, "content": [{"type": "text", "text": "now"}]}
-    assert fed([spoken, result("a", "1")])[0][0] == spoken
-
-
-def test_an_empty_list_of_calls_beside_a_legacy_call_is_left_out() -> None:
-    said = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
-    answer = {"role": "function", "name": "f", "content": "1"}
-    assert fed([{**said, "tool_calls": []}, answer])[0] == [said, answer]
-
-
-def test_audio_is_sent_back_by_its_id() -> None:
-    audio = {"id": "audio_1", "data": "AAAA" * 100, "expires_at": 1, "transcript": "hello"}
-    said = {"role": "assistant", "content": None, "audio": audio}
-    assert fed([said])[0] == [{**said, "audio": {"id": "audio_1"}}]
-    assert fed([{**said, "audio": {"id": "audio_1", "transcript": "hello"}}])[0] == fed([said])[0]
-    nameless = {**said, "audio": {"data": "AAAA", "transcript": "hello"}}
-    assert fed([nameless])[0] == [nameless]
-
-
 def test_what_was_spoken_stays_readable_beside_the_id_that_is_sent() -> None:
     """Transcripts and prompts of summaries are made of what the view holds."""
     audio = {"id": "audio_1", "data": "AAAA" * 100, "expires_at": 1, "transcript": "the code is 7"}
@@ -544,38 +510,12 @@ def test_what_was_spoken_stays_readable_beside_the_id_that_is_sent() -> None:
     assert "the code is 7" in render_conversation([msg])
 
 
-@pytest.mark.parametrize("arguments", ["", " "])
-def test_a_call_without_arguments_gets_an_empty_object(arguments: str) -> None:
-    wire, _ = fed([call("a", arguments=arguments), result("a", "1")])
-    assert wire[0]["tool_calls"][0]["function"]["arguments"] == "{}"
-
-
-@pytest.mark.parametrize("name", ["", " "])
-def test_a_call_of_no_name_gets_one(name: str) -> None:
-    wire, _ = fed([call("a", name=name), result("a", "no such tool")])
-    assert wire[0] == call("a", name=UNNAMED_TOOL)
-    assert wire[1] == result("a", "no such tool")
-
-
-@pytest.mark.parametrize("content", [None, []])
-def test_a_result_without_content_is_an_empty_text(content: Any) -> None:
-    said = [call("a", "b"), result("a", "1"), {**result("b", ""), "content": content}]
-    assert fed(said)[0] == [*said[:2], result("b", "")]
-
-
 @pytest.mark.parametrize("content", [None, []])
 def test_a_result_without_content_is_an_empty_text_under_a_new_id_too(content: Any) -> None:
     empty = {"role": "tool", "tool_call_id": "a", "content": content}
     wire, _ = fed([call("a"), result("a", "1"), call("a"), empty])
     assert wire[3] == result(wire[2]["tool_calls"][0]["id"], "")
     assert problems(wire) == []
-
-
-def test_a_function_result_that_is_null_stays_so() -> None:
-    """Role `function` alone has a nullable content."""
-    asked = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
-    said = [asked, {"role": "function", "name": "f", "content": None}]
-    assert fed(said) == (said, [2])
 
 
 def test_of_results_in_one_message_those_without_an_open_call_stand_apart() -> None:
@@ -600,21 +540,6 @@ def test_results_in_one_message_none_of_which_has_an_open_call_are_told_apart() 
     blocks = [{"type": "tool_result", "id": id, "name": "tool", "output": id} for id in ("x", "y")]
     shown = [message for (message,) in build_exchanges([("0", Msg("tool", blocks, "system"))])]
     assert len({message.msg.id for message in shown}) == len({message.part for message in shown}) == 2
-
-
-def test_a_result_without_an_open_call_leaves_out_texts_that_are_empty() -> None:
-    """Providers refuse an empty text among parts."""
-    parts = [{"type": "text", "text": ""}, {"type": "text", "text": "late"}]
-    ((shown,), _) = fed([{**result("x", ""), "content": parts}])
-    label = "[Result of a tool, which answers no open call:]"
-    assert shown["content"] == [{"type": "text", "text": label}, {"type": "text", "text": "late"}]
-
-
-def test_calls_that_are_null_are_left_out() -> None:
-    """SDK objects that are dumped hold them."""
-    spoken = {"role": "assistant", "content": "hi"}
-    assert fed([{**spoken, "tool_calls": None, "function_call": None}])[0] == [spoken]
-    assert fed([{**call("a"), "function_call": None}, result("a", "1")])[0] == [call("a"), result("a", "1")]
 
 
 @pytest.mark.parametrize(
