@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from context_compressor.core.draft import GROWTH, LEAST_TOKENS, NOTES_SHARE
+from context_compressor.core.decide import GROWTH, LEAST_TOKENS, NOTES_SHARE
 from context_compressor.lab.measure import CachedCounter, Chat, Spending, content_text
 from context_compressor.messages.chat import from_openai
 from context_compressor.summarizers.chain import ExtractiveSummarizer

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from context_compressor.core.config import CompressionConfig
+from context_compressor.core.decide import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, StubEdit, Told
 from context_compressor.core.items import READ_TOKENS, ViewItem, segment_tokens
 from context_compressor.core.labels import (
@@ -33,7 +34,6 @@ from context_compressor.core.labels import (
     summary_of,
 )
 from context_compressor.core.ledger import Ledger
-from context_compressor.core.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.core.shown import (
     abridge,
     redacted_text,

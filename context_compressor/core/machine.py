@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from context_compressor.core.plans import Overflow, Perform, Plan, Reason, Show, Step
+from context_compressor.core.decide import Overflow, Perform, Plan, Reason, Show, Step
 
 MOST_EVENTS = 12
 """Events that one call may lead to before it gives up: each leaves a smaller view, so few are ever needed."""

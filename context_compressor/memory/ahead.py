@@ -7,10 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from context_compressor.core.config import CompressionConfig
+from context_compressor.core.decide import Perform, Plan, still_holds
 from context_compressor.core.edits import SegmentEdit, message_id
 from context_compressor.core.event import Done, Engine, Event
-from context_compressor.core.planner import still_holds
-from context_compressor.core.plans import Perform, Plan
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import Totals
 from context_compressor.memory.state import MemoryState

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from context_compressor.core.config import CompressionConfig
+from context_compressor.core.decide import Overflow, Perform, Plan, Reason, Show, Step
 from context_compressor.core.event import Engine
 from context_compressor.core.machine import Await, Begin, Claim, Commit, Machine, Wait
-from context_compressor.core.plans import Overflow, Perform, Plan, Reason, Show, Step
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import ENDING_SECONDS, Background, Performance
 from context_compressor.memory.handover import HandingOver, Receiver

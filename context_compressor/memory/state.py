@@ -7,6 +7,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from context_compressor.core.config import CompressionConfig
+from context_compressor.core.decide import Costs, Perform, Show, Situation, Step, decide
 from context_compressor.core.edits import (
     SEGMENT_PART,
     Edit,
@@ -19,8 +20,6 @@ from context_compressor.core.edits import (
 from context_compressor.core.event import Done
 from context_compressor.core.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.core.ledger import Ledger
-from context_compressor.core.planner import decide
-from context_compressor.core.plans import Costs, Perform, Show, Situation, Step
 from context_compressor.core.units import Marks, Unit, classify, is_crowded
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.shown import ShownView

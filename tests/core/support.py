@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor import from_openai
+from context_compressor.core.decide import Costs, Plan
 from context_compressor.core.items import ViewItem, rebuild
 from context_compressor.core.ledger import Ledger
-from context_compressor.core.plans import Costs, Plan
 from context_compressor.tokens.counter import measure
 from tests.memory.scripted import COUNTER
 

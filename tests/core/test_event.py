@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from context_compressor import ExtractiveSummarizer, InMemoryOffloadStore
+from context_compressor.core.decide import Situation, plan
 from context_compressor.core.edits import SegmentEdit, StubEdit
 from context_compressor.core.event import Engine, Event
 from context_compressor.core.ledger import Ledger
-from context_compressor.core.planner import plan
-from context_compressor.core.plans import Situation
 from context_compressor.errors import OffloadError
 from context_compressor.offload.guide import TOOL_NAMES
 from tests.core.support import items_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from context_compressor.core.decide import Overflow, Perform, Plan, PlannedSegment, Reason, Show
 from context_compressor.core.machine import MOST_EVENTS, Await, Begin, Claim, Commit, Machine, Wait
-from context_compressor.core.plans import Overflow, Perform, Plan, PlannedSegment, Reason, Show
 
 SUMMARY = Plan((), (PlannedSegment((), 100),), Reason.OVER, 0)
 STUBS = Plan((), (), Reason.OVER, 0)

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import CompressionConfig, from_openai
+from context_compressor.core.decide import Plan, Situation, plan
 from context_compressor.core.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.core.items import ViewItem, with_stubs
-from context_compressor.core.planner import plan
-from context_compressor.core.plans import Plan, Situation
 from context_compressor.core.units import Marks, Unit, classify
 from context_compressor.messages.parts import other_parts
 from context_compressor.tokens.counter import measure

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressionConfig, Msg
+from context_compressor.core.decide import Plan, Situation, plan, still_holds
 from context_compressor.core.edits import ItemKey
 from context_compressor.core.items import ViewItem
-from context_compressor.core.planner import plan, still_holds
-from context_compressor.core.plans import Plan, Situation
 from context_compressor.core.units import Marks, classify
 from tests.core.support import COSTS, items_of, leaving
 from tests.memory.scripted import exchange, turns, user

@@ -28,7 +28,7 @@ from context_compressor import (
     TiktokenCounter,
     to_openai,
 )
-from context_compressor.core.draft import Draft
+from context_compressor.core.decide import Draft
 from context_compressor.core.event import Event
 from context_compressor.core.items import segment_item
 from context_compressor.core.units import classify
@@ -127,7 +127,7 @@ def _every_message_alone(items: Any, *rest: Any) -> Any:
     return classify([replace(item, exchange=item.key) for item in items], *rest)
 
 
-@mistake(replaced(ROOM + "core.draft.classify", _every_message_alone))
+@mistake(replaced(ROOM + "core.decide.classify", _every_message_alone))
 async def test_a_cut_falls_between_parallel_results() -> None:
     """langmem #126: the cut that keeps recent messages separates results from their call."""
     memory = new_memory(config(1_500, keep_recent_count=3))
@@ -191,7 +191,7 @@ async def _events_of_a_session(instruction_tokens: int) -> tuple[int, int, int]:
     return 60, memory.stats().events, broken
 
 
-@mistake(replaced(ROOM + "core.draft.Draft.compress", _no_slack))
+@mistake(replaced(ROOM + "core.decide.Draft.compress", _no_slack))
 async def test_instructions_and_tail_above_the_trigger_compress_every_turn() -> None:
     """opencode #27924, codex #36665: system and tail alone exceed the trigger: 20 events a minute."""
     happened, events, _ = await _events_of_a_session(1_100)
@@ -233,7 +233,7 @@ async def test_trigger_and_acceptance_count_differently() -> None:
 # Lost or fake summaries
 
 
-def _believed(summary: Summary, *_: Any) -> str:
+def _believed(summary: Summary, *_: Any, **__: Any) -> str:
     return summary.text
 
 
@@ -413,7 +413,7 @@ def _protect_recent(draft: Any) -> None:
     return None
 
 
-PROTECT = replaced(ROOM + "core.planner._force", _protect_recent)
+PROTECT = replaced(ROOM + "core.decide._force", _protect_recent)
 
 
 @mistake(PROTECT)
@@ -482,7 +482,7 @@ async def test_a_compression_enlarges() -> None:
 # Cache busting
 
 
-@mistake(replaced(ROOM + "core.draft.Draft.compress", _no_slack))
+@mistake(replaced(ROOM + "core.decide.Draft.compress", _no_slack))
 async def test_old_messages_are_rewritten_every_turn() -> None:
     """headroom #2438: the provider's prompt cache never hits, for 2 to 7 times the price."""
     happened, _, broken = await _events_of_a_session(200)

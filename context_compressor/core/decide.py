@@ -1,19 +1,25 @@
-"""A plan in the making: which texts leave for stubs, which exchanges for the notes, and what room these have.
+"""Deciding whether an event comes, and what leaves the view. Pure: no clock, no I/O, no randomness.
 
-Pure: no clock, no I/O, no randomness.
+An event comes only when it must: the budget, a large arrival, `max_view_messages`, or somebody's call. The
+means come in one order, in every mode, each tried only while the one before was not enough: compact old tool
+results, compress the oldest exchanges until the view stands at its target, then (only for the budget) compact
+recent tool results, compress recent exchanges, cut long user and assistant texts, and at the very end leave
+nothing but refs.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
+from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import ItemKey
 from context_compressor.core.items import ViewItem
-from context_compressor.core.plans import Plan, PlannedSegment, PlannedStub, Reason, Situation
-from context_compressor.core.units import Unit, classify, newest_request, with_callers
+from context_compressor.core.units import Marks, Unit, classify, is_crowded, newest_request, with_callers
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import Part, PartPath
 
@@ -45,9 +51,242 @@ STANDING_SHARE = 1 / 10
 """Share of the budget that standing instructions may hold, word for word."""
 LEAST_STANDING_TOKENS = 400
 """What they may hold in any budget whose notes have as much room."""
+FILLED_SHARE = 0.75
+"""Share of the budget that compacting alone may leave filled: with less room the next event would soon
+follow."""
 
 Run = list[Unit]
 """What one stand-in is for, in the order of the view."""
+
+
+class Reason(StrEnum):
+    """Why an event comes."""
+
+    ARRIVAL = "arrival"
+    """A text is too large to enter the view whole."""
+    OVER = "over budget"
+    CROWDED = "too many messages"
+    """More than `max_view_messages`."""
+    ASKED = "asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Tokens that a stand-in costs before it says anything, by the counter in use, and who writes."""
+
+    stub: int
+    """A stub without preview."""
+    media: int
+    """A stub of an image or other media."""
+    segment: int
+    """A segment that only names its ref, as a message."""
+    by_model: bool = False
+    """Whether a model writes the notes, as a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStub:
+    """A text that is to leave, and what its stub may cost in tokens."""
+
+    item: ItemKey
+    path: PartPath
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSegment:
+    """Units that are to leave together, and what the notes may cost then in tokens; 0: only the ref."""
+
+    units: tuple[Unit, ...]
+    summary_tokens: int
+    standing_tokens: int = 0
+    """What of that is for standing instructions, word for word, if there are as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an event is to do, and the tokens that the view has afterwards at most."""
+
+    stubs: tuple[PlannedStub, ...]
+    segments: tuple[PlannedSegment, ...]
+    reason: Reason
+    projected_tokens: int
+    spare_tokens: int = 0
+    """What the view may cost above that."""
+    requests: tuple[Unit, ...] = ()
+    """What users said that stays in the view, the oldest first."""
+    hints: frozenset[ItemKey] = frozenset()
+    """Keys of what comes and goes by its mark and stays in the view: no model is told of it."""
+    by_rules: bool = False
+    """Whether rules write what a model might: it had left before, and nobody is to wait for that again."""
+
+    @property
+    def leaving(self) -> set[ItemKey]:
+        """Keys of the units that leave for a segment."""
+        return {unit.key for segment in self.segments for unit in segment.units}
+
+    @property
+    def needs_summary(self) -> bool:
+        """Whether a summariser has to be asked."""
+        return not self.by_rules and any(segment.summary_tokens for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """The view can be handed out as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Something has to leave the view first."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """The view exceeds the budget, and nothing more can leave."""
+
+
+Step = Show | Perform | Overflow
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that a decision rests on, beside the view."""
+
+    config: CompressionConfig
+    costs: Costs
+    marks: Marks = field(default_factory=Marks)
+    fresh: Collection[ItemKey] = frozenset()
+    """Items that no view has shown yet."""
+    blocked: Collection[tuple[ItemKey, PartPath]] = frozenset()
+    """Texts that could not be stubbed (a collision, or no gain)."""
+    extra_tokens: int = 0
+    """Tokens of fixed messages that are not items: the base memory's own summary."""
+    growth_tokens: int = 0
+    """Tokens by which the view will have grown when the plan is committed, where that is planned ahead: what
+    is to leave then is decided as if they stood at the end of the view now."""
+    manual: bool = False
+    """Whether the user asked for the event: then everything that may leave does."""
+
+
+def decide(items: Sequence[ViewItem], situation: Situation) -> Step:
+    """Say what has to happen to a view for which an event is due."""
+    planned = plan(items, situation)
+    if planned is not None:
+        return Perform(planned)
+    tokens = situation.extra_tokens + sum(item.tokens for item in items)
+    return Overflow() if tokens > situation.config.budget else Show()
+
+
+def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
+    """Return what should leave the view now, or None when nothing should or could.
+
+    The result may still exceed the budget where the fixed messages alone do; the caller judges that.
+    """
+    draft = Draft(items, situation)
+    config, budget = situation.config, situation.config.budget
+    draft.stub_arrivals()
+    over, crowded = draft.projected > budget, is_crowded(draft.units, config)
+    if not (over or crowded or situation.manual):
+        return draft.finish(Reason.ARRIVAL)
+    if config.mode != "compress":
+        draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
+        draft.stub_media(old=True, keep=config.keep_images, goal=None)
+    if config.mode == "compact":
+        if draft.projected > budget:
+            draft.stub_results(old=True, above=draft.full_stub, goal=draft.bearable, again=True)
+        enough = draft.projected <= budget and not crowded
+    else:
+        bearable = min(config.compact_ratio_threshold * draft.tokens_now, FILLED_SHARE * budget)
+        reached = draft.projected <= max(draft.target, bearable)
+        enough = config.mode == "auto" and over and not (crowded or situation.manual) and reached
+    if not enough:
+        goal = 0 if crowded or situation.manual else draft.target
+        draft.compress((u for u in draft.units if u.compressible), goal)
+        if over and config.may_shrink_recent and config.mode != "compact" and draft.projected > draft.target:
+            draft.compress(_recent(draft), draft.target)
+    if draft.projected > budget and not situation.growth_tokens:
+        _force(draft)
+    if situation.growth_tokens and draft.projected > draft.bearable:
+        return None  # the rest is for the budget to ask, once it is exceeded
+    return draft.finish(Reason.ASKED if situation.manual else Reason.OVER if over else Reason.CROWDED)
+
+
+def _recent(draft: Draft) -> list[Unit]:
+    """Return the recent exchanges that may leave where it must be: not the last, nor the newest request."""
+    request = newest_request(draft.units)
+    recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)]
+    return [unit for unit in recent[:-1] if unit is not request]
+
+
+def _force(draft: Draft) -> None:
+    """Take the means that only the budget justifies, the mildest first."""
+    budget, goal = draft.situation.config.budget, draft.bearable
+    # What cannot stay whatever leaves, as reasoning beyond the budget, goes before anything suffers for it.
+    huge = [u for u in draft.units if not (u.fixed or u.volatile) and draft.least_tokens(u) > budget]
+    if huge:
+        draft.compress(with_callers(huge), 0)
+    draft.stub_results(old=False, above=2 * draft.full_stub, goal=goal)
+    draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
+    recent = _recent(draft)
+    if draft.projected - draft.gain_of(recent) > budget:
+        # One huge message: without the others it would not fit either, so they need not go first.
+        draft.stub_texts(goal=goal)
+    if draft.projected > budget:
+        draft.compress(recent, goal)
+    if draft.projected > budget:
+        draft.stub_texts(goal=goal)
+    if draft.projected > budget:
+        draft.shrink_to_refs(goal)
+
+
+def still_holds(
+    plan: Plan, then: Sequence[Unit], now: Sequence[Unit], told: AbstractSet[ItemKey] = frozenset()
+) -> bool:
+    """Tell whether a plan that was made for one view can be committed to a later one.
+
+    All that is to leave has to stand there as it stood, must not have become more worth keeping, and must
+    not be the newest exchange, as it may be where others were deleted.
+
+    Args:
+        plan: what is to leave.
+        then: the view that it was made for.
+        now: the view as it is.
+        told: items that a summary may repeat: they have to say what they said.
+    """
+    standing = {unit.key: unit for unit in now}
+    leaving = plan.leaving
+    newest = next((unit for unit in reversed(now) if unit.recent), None)
+    if newest is not None and newest.key in leaving:
+        return False
+    stubbed = {stub.item for stub in plan.stubs}
+    for unit in then:
+        keys, found = [item.key for item in unit.items], standing.get(unit.key)
+        leaves = unit.key in leaving or not stubbed.isdisjoint(keys)
+        if leaves and (found is None or not _is_as_it_was(unit, found)):
+            return False
+        if not told.isdisjoint(keys) and (found is None or not _says_as_before(unit, found)):
+            return False
+    return True
+
+
+def _is_as_it_was(then: Unit, now: Unit) -> bool:
+    worthier = (now.fixed > then.fixed) or (now.kept > then.kept) or (now.recent > then.recent)
+    return (
+        not worthier
+        and now.volatile == then.volatile
+        and _says_as_before(then, now)
+        and all(new.stubs == old.stubs for old, new in zip(then.items, now.items, strict=True))
+    )
+
+
+def _says_as_before(then: Unit, now: Unit) -> bool:
+    return len(now.items) == len(then.items) and all(
+        new is old or (new.key == old.key and new.source == old.source)
+        for old, new in zip(then.items, now.items, strict=True)
+    )
 
 
 class Leavable(NamedTuple):
