@@ -22,14 +22,13 @@ import typer
 from context_compressor.cli.gc import gc
 from context_compressor.cli.mcp import mcp
 from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
-from context_compressor.cli.output import check_stdout
+from context_compressor.cli.output import check_stdout, one_line
 from context_compressor.cli.session import COMMANDS as SESSION_COMMANDS
 from context_compressor.cli.stored import grep, read
 from context_compressor.lab.commands.compress import compress
 from context_compressor.lab.commands.demo import demo
 from context_compressor.lab.commands.examine import examine
 from context_compressor.lab.commands.replay import replay
-from context_compressor.messages.text import one_line
 
 PROGRAM = "context-compressor"
 _DISTRIBUTION = "agent-context-compressor"

@@ -19,9 +19,8 @@ from context_compressor.cli.options import (
     finite,
     read_size,
 )
-from context_compressor.cli.output import check_stdout, make_console, make_table, print_table, say
+from context_compressor.cli.output import check_stdout, counted, make_console, make_table, print_table, say
 from context_compressor.errors import OffloadError
-from context_compressor.messages.text import counted
 from context_compressor.offload.directory import GarbageCollection, collect_garbage
 from context_compressor.offload.folders import NAMESPACE
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -19,7 +20,6 @@ from rich.text import Text
 
 from context_compressor.cli.options import CommandError, check_path
 from context_compressor.errors import shown_url
-from context_compressor.messages.text import one_line
 from context_compressor.offload.folders import replacing
 
 _LEAST_FOLDED = 16
@@ -28,6 +28,10 @@ _ANY_WIDTH = 10_000
 """More characters than a line has: to ask how wide a table would like to be."""
 _MAX_NAMED = 5
 """Problems that are named one by one; reports and `--json` have more."""
+
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class _PipeConsole(Console):
@@ -206,3 +210,29 @@ def print_table(console: Console, table: Table) -> None:
     if needed > console.width:
         table.width = needed
     console.print(table, crop=False)
+
+
+# Texts from outside
+
+
+def for_terminal(text: str) -> str:
+    """Return `text` with what a terminal would obey escaped: texts come from outside, and some write titles,
+    clipboards or over what stands above them.
+    """
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return `text` on one line, with what a terminal would not show as characters escaped."""
+    joined = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
+
+
+def counted(number: int, what: str) -> str:
+    """Return `1 session`, `1,200 sessions`; `what` is a noun whose plural ends in s."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def slug_of(name: str, most: int) -> str:
+    """Return what a file or namespace may be called after a name from outside, at most so long."""
+    return _UNSAFE.sub("-", name)[-most:].strip(".-") or "session"

@@ -21,8 +21,10 @@ from context_compressor.cli.options import DONE, NO, CommandError, Json, check_p
 from context_compressor.cli.output import (
     check_output,
     check_stdout,
+    counted,
     make_console,
     make_table,
+    one_line,
     print_table,
     say,
     write_output,
@@ -30,7 +32,6 @@ from context_compressor.cli.output import (
 from context_compressor.errors import ContextCompressorError, InvalidArgumentError, shown_url
 from context_compressor.memory.history import History
 from context_compressor.messages.msg import Msg, tool_results
-from context_compressor.messages.text import counted, one_line
 from context_compressor.offload.store import OffloadStore
 
 if TYPE_CHECKING:  # their packages are extras

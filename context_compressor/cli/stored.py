@@ -20,9 +20,8 @@ from context_compressor.cli.options import (
     check_path,
     check_store,
 )
-from context_compressor.cli.output import check_stdout, write_stdout
+from context_compressor.cli.output import check_stdout, for_terminal, write_stdout
 from context_compressor.errors import OffloadError, OffloadNotFoundError
-from context_compressor.messages.text import for_terminal
 from context_compressor.offload.files import TextFiles
 from context_compressor.offload.folders import NAMESPACE, check_namespace
 from context_compressor.offload.store import REF_PREFIX

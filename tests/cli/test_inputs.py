@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.cli.options import CommandError
-from context_compressor.cli.output import check_output, write_output
+from context_compressor.cli.output import check_output, one_line, write_output
 from context_compressor.lab.commands.compress import dump, read_sessions
 from context_compressor.lab.readers import Form, Reading
-from context_compressor.messages.text import one_line
 
 TEXTS = st.text(max_size=30)  # line separators and control characters included
 MESSAGES = st.lists(

@@ -25,6 +25,7 @@ from context_compressor.cli.output import (
     make_console,
     make_progress,
     make_table,
+    one_line,
     print_table,
     say,
     warn,
@@ -55,7 +56,7 @@ from context_compressor.lab.readers import (
     grouped,
     read_all,
 )
-from context_compressor.messages.text import dump_sendable, one_line
+from context_compressor.messages.text import dump_sendable
 
 STDIN = "-"
 _MAX_ROWS = 40

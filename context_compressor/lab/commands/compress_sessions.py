@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Any
 
 from context_compressor.cli.options import NO, CommandError
+from context_compressor.cli.output import slug_of
 from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import ContextOverflowError, InvalidMessageError, OffloadError
 from context_compressor.events import CompressionEvent
@@ -26,7 +27,6 @@ from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.messages.msg import Msg, provenance_of, refs_shown, tool_calls, tool_results
 from context_compressor.messages.repair import is_empty_assistant, with_refusal_as_text
-from context_compressor.messages.text import slug_of
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import KeepingStore
 from context_compressor.summarizers.protocol import Summarizer

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from context_compressor.cli.options import DONE, NO, CommandError, Json
-from context_compressor.cli.output import check_folder, check_stdout, make_console, say
+from context_compressor.cli.output import check_folder, check_stdout, counted, make_console, one_line, say
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
 from context_compressor.lab.commands.demo_agent import (
@@ -40,7 +40,6 @@ from context_compressor.lab.commands.options import (
 from context_compressor.lab.measure import RequestChecker
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.chat import from_openai, to_openai
-from context_compressor.messages.text import counted, one_line
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.guide import GREP_TOOL, READ_TOOL
 from context_compressor.offload.pages import is_page

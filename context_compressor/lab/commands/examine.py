@@ -21,10 +21,12 @@ from context_compressor.cli.output import (
     check_folder,
     check_output,
     check_stdout,
+    counted,
     is_stdout,
     make_console,
     make_progress,
     make_table,
+    one_line,
     print_table,
     warn,
     write_output,
@@ -70,7 +72,6 @@ from context_compressor.lab.measure import (
 )
 from context_compressor.lab.readers import grouped
 from context_compressor.messages.chat import from_openai
-from context_compressor.messages.text import counted, one_line
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
 _KEY = "OPENAI_API_KEY"

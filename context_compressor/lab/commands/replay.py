@@ -19,11 +19,13 @@ from context_compressor.cli.output import (
     check_folder,
     check_output,
     check_stdout,
+    counted,
     is_stdout,
     make_console,
     make_progress,
     make_table,
     print_table,
+    slug_of,
     warn,
     write_output,
     write_stdout,
@@ -55,7 +57,6 @@ from context_compressor.lab.measure import (
     told_range,
 )
 from context_compressor.lab.readers import grouped
-from context_compressor.messages.text import counted, slug_of
 
 EXTRA = "agent-context-compressor[report]"
 DEFAULT_BUDGET = 16_000
