@@ -31,11 +31,10 @@ from context_compressor.memory.kept import (
 )
 from context_compressor.memory.listing import Said
 from context_compressor.memory.reporting import CompressionStats
-from context_compressor.memory.saved import SAVED_KEY
 from context_compressor.memory.stateless import (
     Call,
-    CompressionResult,
-    KeptState,
+    End,
+    Reply,
     compress,
     let_go,
     memory_behind,
@@ -87,7 +86,8 @@ class Conversation:
     """Under which its state is kept: the caller's key, or what its messages begin with."""
     spoken: list[str]
     """What stands for each piece of the list but instructions, which may move, in order."""
-    state: dict[str, Any]
+    end: End
+    """Where its last request ended."""
     store: OffloadStore
     stats: CompressionStats | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -100,9 +100,14 @@ class Conversation:
     """What an adapter sent last for it, and had an answer to, and the keys of the view in it; not saved."""
 
     @property
+    def state(self) -> Mapping[str, Any]:
+        """Its state, JSON-like data."""
+        return self.end.state
+
+    @property
     def has_left(self) -> bool:
         """Whether something has left its view, so that there is something to read back."""
-        return bool(((self.state.get(SAVED_KEY) or {}).get("ledger") or {}).get("entries"))
+        return self.end.has_left
 
     def to_saved(self) -> Saved:
         """Return its state as it is kept beyond this process."""
@@ -310,7 +315,7 @@ class Conversations:
         """
         one = shown.conversation
         with at_hand(shown.own):
-            async with memory_behind(one.state, self._call(one, shown), shown.said) as memory:
+            async with memory_behind(one.end, self._call(one, shown), shown.said) as memory:
                 yield memory
 
     def _call(self, one: Conversation, shown: Shown | None = None) -> Call:
@@ -323,28 +328,25 @@ class Conversations:
         """Return what to send, given the conversation that it goes on from."""
         earlier, now = asked.conversation, time.time()
         with at_hand(asked.own):
-            result = await self._compressed(asked, found.fault)
-        state = result.state
-        assert isinstance(state, KeptState)
-        assert state.kept is not None
-        spoken = state.kept.spoken if spoken is None else spoken
-        stats = _added(earlier.stats, result)
-        shown = replace(earlier, spoken=spoken, state=state, stats=stats, left_at=None)
+            reply = await self._compressed(asked, found.fault)
+        stats, end = _added(earlier.stats, reply.stats), reply.end
+        spoken = reply.spoken if spoken is None else spoken
+        shown = replace(earlier, spoken=spoken, end=end, stats=stats, left_at=None)
         left = self._keep(shown, found, now)
         over = self._take_what_is_over(shown, found, now)
         for one in over:
-            state.kept.left.update(dict.fromkeys(_named(one) | left_in(one.state), one.left_at))
+            end.note_left(dict.fromkeys(_named(one) | left_in(one.state), one.left_at))
         others = [*self._known.values(), *(one for one in found.elsewhere if id(one) not in self._known)]
         rest = [one for one in others if not shown.goes_on_from(one.spoken) and one not in over]
-        await let_go(state, now, lambda: {ref for one in rest for ref in _named(one)})
+        await let_go(end, now, lambda: {ref for one in rest for ref in _named(one)})
         if not asked.is_kept_elsewhere:
             for name in dict.fromkeys([shown.name, *(one.name for one in [*left, *over])]):
                 await self._save(name, shown, left, over)
-        held = frozenset(item.key for item in state.kept.memory._tracker.state.items)
-        made = replace(asked, messages=result.messages, conversation=shown, held=held)
+        held = frozenset(item.key for item in reply.memory._tracker.state.items)
+        made = replace(asked, messages=reply.messages, conversation=shown, held=held)
         return replace(made, before=asked.before or earlier if made.offers_tools else None)
 
-    async def _compressed(self, asked: Shown, fault: Exception | None) -> CompressionResult:
+    async def _compressed(self, asked: Shown, fault: Exception | None) -> Reply:
         """Return a view. If the saved state cannot be read, make the view anew and report a failure."""
         earlier = asked.conversation
         tell = partial(self._tell, earlier.key)
@@ -360,14 +362,14 @@ class Conversations:
         try:
             if fault is not None and self.config.on_failure == "raise":
                 raise fault
-            result = await make(state=earlier.state)
+            reply = await make(state=earlier.end)
         except InvalidStateError as error:
             if self.config.on_failure == "raise":
                 raise
             fault = error
-            result = await make(state=None)
+            reply = await make(state=None)
         if fault is not None:
-            tokens = result.stats.view_tokens
+            tokens = reply.stats.view_tokens
             await tell(
                 CompressionEvent(
                     kind="failure",
@@ -377,7 +379,7 @@ class Conversations:
                     error=f"{type(fault).__name__}: {fault}",
                 )
             )
-        return result
+        return reply
 
     # After the request
 
@@ -398,13 +400,10 @@ class Conversations:
             self._without_tools[shown.model] = None
             while len(self._without_tools) > MOST:
                 self._without_tools.popitem(last=False)
-        state = shown.conversation.state
-        kept = state.kept if isinstance(state, KeptState) else None
-        if kept is None or not isinstance(prompt_tokens, int) or prompt_tokens <= 0:
+        if not isinstance(prompt_tokens, int) or prompt_tokens <= 0:
             return
-        kept.memory.record_usage(prompt_tokens)
-        budget = kept.memory._tracker.state.budget
-        state[SAVED_KEY] = {**state[SAVED_KEY], "calibration": budget.to_dict()}
+        if not shown.conversation.end.record_usage(prompt_tokens):
+            return
         if not shown.is_kept_elsewhere:
             await self._save(shown.conversation.name, shown.conversation)
 
@@ -457,7 +456,7 @@ class Conversations:
         said = Said(as_list(messages), self.form)
         one = (await self._earlier(said, key, state)).best
         with at_hand(own):
-            async with memory_behind(one.state, self._call(one), said) as memory:
+            async with memory_behind(one.end, self._call(one), said) as memory:
                 yield memory
 
     # Finding
@@ -486,7 +485,7 @@ class Conversations:
                 for one in known
             )
             if not is_known:
-                one = Conversation(name, each["spoken"], each["state"], self._store_for())
+                one = Conversation(name, each["spoken"], End(state=each["state"]), self._store_for())
                 notes, left_at = dict(each.get("notes", {})), each.get("left_at")
                 elsewhere.append(replace(one, notes=notes, left_at=left_at))
         found = [*known, *elsewhere]
@@ -494,7 +493,7 @@ class Conversations:
         shared = [_shared(one.spoken, spoken) for one in found]
         # Of those that share as much the last one is what another process did since.
         best = max(zip(shared, range(len(found)), found, strict=True), default=None)
-        one = Conversation(name, [], {}, self._store_for()) if best is None else best[-1]
+        one = Conversation(name, [], End(), self._store_for()) if best is None else best[-1]
         return _Found(one, elsewhere, is_named, fault=fault)
 
     def _known_as(self, name: str, state: Mapping[str, Any]) -> Conversation:
@@ -507,7 +506,7 @@ class Conversations:
         named = [one for one in list(self._known.values()) if one.name == name]
         same = next((one for one in named if one.state == state), None)
         store = named[-1].store if named else self._store_for()
-        return same or Conversation(name, [], dict(state), store)
+        return same or Conversation(name, [], End(state=state), store)
 
     def _store_for(self) -> OffloadStore:
         return InMemoryOffloadStore() if self._store is None else self._store
@@ -535,8 +534,7 @@ class Conversations:
             self._known.popitem(last=False)
         for one in list(self._known.values())[:-MOST_MEMORIES]:
             one.sent = None
-            if isinstance(one.state, KeptState):
-                one.state.kept = None
+            one.end.give_up()
         return left
 
     def _take_what_is_over(self, shown: Conversation, found: _Found, now: float) -> list[Conversation]:
@@ -687,9 +685,8 @@ def _departs(shown: Conversation, one: Conversation, *, is_named: bool) -> bool:
     return 2 * len(set(one.spoken).intersection(shown.spoken)) >= least
 
 
-def _added(earlier: CompressionStats | None, result: CompressionResult) -> CompressionStats:
+def _added(earlier: CompressionStats | None, now: CompressionStats) -> CompressionStats:
     """Return where a conversation stands, with what its earlier requests came to."""
-    now = result.stats
     if earlier is None:
         return now
     return replace(

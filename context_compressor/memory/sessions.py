@@ -20,7 +20,7 @@ from context_compressor.core.config import ConfigFields, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.saved import write_state
-from context_compressor.memory.stateless import TOOLS_KEY, Call, CompressionResult, compress, let_go
+from context_compressor.memory.stateless import TOOLS_KEY, Call, Reply, compress, let_go
 from context_compressor.messages.forms import FORMS
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import (
@@ -46,7 +46,7 @@ _READ_FLAGS = os.O_RDONLY | PLAIN_FLAGS | getattr(os, "O_NONBLOCK", 0)
 class SessionView(NamedTuple):
     """What a call gives."""
 
-    result: CompressionResult
+    result: Reply
     unsaved: str | None
     """Why the state was not kept; then the next call makes its view anew."""
 
@@ -126,9 +126,9 @@ class Sessions:
             logger.warning("%s is not used, the view is made anew: %s", path, error)
             result = await make(state={**_NEW, TOOLS_KEY: True})
         # Texts are read back without a list here, so what another session names has to stay.
-        await let_go(result.state, time.time(), lambda: refs_of_states_in(path.parent, but=path.name))
+        await let_go(result.end, time.time(), lambda: refs_of_states_in(path.parent, but=path.name))
         try:
-            await write_state(path, result.state)
+            await write_state(path, result.end.state)
         except OSError as error:
             unsaved = str(disk_error(error, f"the state was not kept ({path.name})", OffloadError))
             logger.warning("%s", unsaved)

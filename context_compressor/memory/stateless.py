@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Callable,
+    Collection,
     Container,
     Coroutine,
     Iterable,
@@ -18,10 +19,11 @@ from collections.abc import (
 )
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from functools import update_wrapper
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
+from functools import partial, update_wrapper
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, SupportsIndex, TypeVar, Unpack
 
 from context_compressor.core.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
@@ -33,7 +35,8 @@ from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.listing import Known, Listing, Said, compare
 from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, overflow_error
-from context_compressor.memory.saved import SAVED_KEY, read_saved
+from context_compressor.memory.saved import SAVED_KEY, read_saved, to_saved
+from context_compressor.memory.state import MemoryState
 from context_compressor.messages.forms import Form, FormName, as_form
 from context_compressor.messages.markers import has_marker, set_markers
 from context_compressor.messages.msg import Msg, copy_json
@@ -135,7 +138,7 @@ async def acompress_messages(
     """
     check_collaborators(config, store, summarizer, counter, on_event)
     call = Call(as_config(config, fields, compress_messages), store, summarizer, counter, as_form(form))
-    result = await compress(
+    reply = await compress(
         messages,
         call,
         on_event=on_event,
@@ -144,10 +147,12 @@ async def acompress_messages(
         refused=refused,
         system=system,
     )
-    await let_go(result.state, time.time())
-    own = [copy_json(one) if isinstance(one, dict) else one for one in result.messages]
+    await let_go(reply.end, time.time())
+    own = [copy_json(one) if isinstance(one, dict) else one for one in reply.messages]
     form_name: FormName = "chat" if isinstance(form, Form) else form
-    return replace(result, messages=own, _form=form_name)
+    kept_state = KeptState(reply.end.state)
+    kept_state.end = reply.end
+    return CompressionResult(own, reply.stats, kept_state, reply.memory, form_name)
 
 
 class Call(NamedTuple):
@@ -167,12 +172,12 @@ async def compress(
     call: Call,
     *,
     on_event: EventHook | None,
-    state: Mapping[str, Any] | None,
+    state: Mapping[str, Any] | End | None,
     system: str | Sequence[Mapping[str, Any]] | None,
     prompt_tokens: int | None = None,
     refused: bool | int = False,
     names_tools: bool | None = None,
-) -> CompressionResult:
+) -> Reply:
     """Return what `acompress_messages` does, unaltered messages being the list's own objects.
 
     `refused` may be the number of tokens that the provider takes. `names_tools`: whether stand-ins that are
@@ -181,9 +186,10 @@ async def compress(
     call = _inline(call)
     said = messages if isinstance(messages, Said) else Said(as_list(messages), call.form)
     text = system_text(system)
-    kept = _take(state, call, said)
+    end = state if isinstance(state, End) else getattr(state, "end", None)
+    kept = None if end is None else end.take(call, said)
     if kept is None:
-        kept = await _begin(_check_state(state), call, said)
+        kept = await _begin(_check_state(state.state if isinstance(state, End) else state), call, said)
     else:
         new, listing = _read(said, kept.listing)
         kept.named |= _refs_named(new)
@@ -208,20 +214,9 @@ async def compress(
         raise overflow_error(memory._tracker.state, call.config, places) from None
     if not call.with_words:
         await memory._texts.copy_words()
-    saved = memory._save(with_words=call.with_words)
-    result_state = KeptState({"version": _VERSION, SAVED_KEY: saved})
-    result_state.kept = kept
-    texts = kept.carried.texts()
-    if texts:
-        named = kept.named | memory._tracker.state.ledger.kept_refs()
-        texts = {ref: text for ref, text in texts.items() if ref in named}
-    if call.store is None or texts:
-        result_state["texts"] = InMemoryOffloadStore(texts).to_state()
-    if memory._tracker.state.names_tools:
-        result_state[TOOLS_KEY] = True
-    result_state.note_left(kept)
     memory.face = Face()  # what the tools are called from is another matter
-    return CompressionResult(shown, memory.stats(), result_state, memory)
+    spoken = [one.ids[0] for one in kept.listing if one.speaks]
+    return Reply(shown, memory.stats(), End(kept), memory, spoken)
 
 
 @dataclass(slots=True)
@@ -240,11 +235,6 @@ class _Kept:
     listing: Listing
     """What the list said."""
 
-    @property
-    def spoken(self) -> list[str]:
-        """An id for each piece of the list but instructions."""
-        return [one.ids[0] for one in self.listing if one.speaks]
-
 
 class _LeavingStore(KeepingStore):
     """Note a text that a memory no longer names; it is removed after `branch_seconds`."""
@@ -258,93 +248,191 @@ class _LeavingStore(KeepingStore):
         self._left.setdefault(ref, None)
 
 
+class _Standing(NamedTuple):
+    """What a state is made of."""
+
+    state: MemoryState
+    tokens: Mapping[str, int]
+    texts: Mapping[str, str]
+    named: Collection[str]
+    left: Mapping[str, float | None]
+
+    @classmethod
+    def of(cls, kept: _Kept) -> Self:
+        """Return what the state of a memory is made of as it is now; it goes with the memory."""
+        tracker = kept.memory._tracker
+        return cls(tracker.state, tracker.known_tokens, kept.carried.texts(), kept.named, kept.left)
+
+    def copied(self) -> Self:
+        """Return the same, apart from the memory."""
+        state = copy(self.state)
+        state.ledger, state.budget = state.ledger.copy(), copy(state.budget)
+        state.budget._calibration = deepcopy(state.budget._calibration)
+        state.fresh, state.blocked = dict(state.fresh), set(state.blocked)
+        return type(self)(state, dict(self.tokens), dict(self.texts), set(self.named), dict(self.left))
+
+    def to_state(self, kept: _Kept) -> dict[str, Any]:
+        """Return the state as JSON-like data."""
+        ledger, call = self.state.ledger, kept.call
+        saved = to_saved(
+            self.state,
+            kept.memory.counter,
+            tokens=self.tokens,
+            prepared=(),
+            followed=(),
+            markers={},
+            with_words=call.with_words,
+        )
+        state: dict[str, Any] = {"version": _VERSION, SAVED_KEY: saved}
+        named = ledger.kept_refs().union(self.named) if self.texts else ()
+        texts = {ref: text for ref, text in self.texts.items() if ref in named}
+        if call.store is None or texts:
+            state["texts"] = InMemoryOffloadStore(texts).to_state()
+        if self.state.names_tools:
+            state[TOOLS_KEY] = True
+        left = {
+            ref: since for ref, since in self.left.items() if not ledger.is_live(ref)
+        }  # or it is said again
+        if left:
+            state[LEFT_KEY] = {ref.removeprefix(REF_PREFIX): left[ref] for ref in sorted(left)}
+        return state
+
+
+class End:
+    """Where a call ended: what the next one goes on from, in this process or, by its state, in another.
+
+    Args:
+        kept: the memory, with which one call goes on.
+        state: the state, where no memory is at hand.
+    """
+
+    def __init__(self, kept: _Kept | None = None, state: Mapping[str, Any] | None = None) -> None:
+        self.kept = kept
+        self._state = state
+        self._was: Callable[[], Mapping[str, Any]] = dict
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state as JSON-like data, made when somebody asks for it."""
+        if self._state is None:
+            kept = self.kept
+            self._state = self._was() if kept is None else _Standing.of(kept).to_state(kept)
+        return self._state
+
+    @property
+    def has_left(self) -> bool:
+        """Whether something has left the view, so that there is something to read back."""
+        if self.kept is not None:
+            return bool(self.kept.memory._tracker.state.ledger.edits())
+        return bool(((self.state.get(SAVED_KEY) or {}).get("ledger") or {}).get("entries"))
+
+    def take(self, call: Call, said: Said) -> _Kept | None:
+        """Return the memory, if a call goes on where this one ended; it is handed out once."""
+        kept = self.kept
+        if kept is None or kept.call != call:
+            return None
+        found = compare(kept.listing, said, goes_on=False)
+        if found.same < len(kept.listing) or found.listing is not kept.listing:
+            return None  # its messages have other request metadata, or are read in other words
+        if self._state is None:
+            self._was = partial(_Standing.of(kept).copied().to_state, kept)
+        self.kept = None
+        return kept
+
+    def give_up(self) -> None:
+        """Let the memory go: who goes on from here makes one of the state."""
+        if self.kept is not None:
+            self.kept, self._state = None, self.state
+
+    def record_usage(self, prompt_tokens: int) -> bool:
+        """Note what the provider counted; tell whether nobody has gone on with the memory."""
+        if self.kept is None:
+            return False
+        self.kept.memory.record_usage(prompt_tokens)
+        self._state = None
+        return True
+
+    def note_left(self, left: Mapping[str, float | None]) -> dict[str, float | None]:
+        """Note refs of texts that no list says any more, with the time; return all of them."""
+        assert self.kept is not None
+        self._state, ledger = None, self.kept.memory._tracker.state.ledger
+        self.kept.left.update(left)
+        for ref in [ref for ref in self.kept.left if ledger.is_live(ref)]:
+            del self.kept.left[ref]  # it is said again
+        return self.kept.left
+
+
 class KeptState(dict[str, Any]):
-    """A state, and the memory that it was saved from, as long as nobody else holds either."""
+    """A state, and where the call ended that it is of."""
 
-    kept: _Kept | None = None
-
-    def note_left(self, kept: _Kept) -> None:
-        """Return which texts no list says any more."""
-        left = kept.left
-        for ref in [ref for ref in left if kept.memory._tracker.state.ledger.is_live(ref)]:
-            del left[ref]  # it is said again
-        told = {ref.removeprefix(REF_PREFIX): since for ref, since in sorted(left.items())}
-        self.pop(LEFT_KEY, None)
-        if told:
-            self[LEFT_KEY] = told
+    end: End | None = None
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return dict, (dict(self),)  # a copy is the data alone
 
 
-def _take(state: object, call: Call, said: Said) -> _Kept | None:
-    """Return the memory behind a state, if the call goes on where it ends; it is handed out once."""
-    kept = state.kept if isinstance(state, KeptState) else None
-    if kept is None or kept.call != call:
-        return None
-    found = compare(kept.listing, said, goes_on=False)
-    if found.same < len(kept.listing) or found.listing is not kept.listing:
-        return None  # its messages have other request metadata, or are read in other words
-    assert isinstance(state, KeptState)
-    state.kept = None
-    return kept
+class Reply(NamedTuple):
+    """What a call gives."""
+
+    messages: list[Any]
+    """The view; unaltered messages are the list's own objects."""
+    stats: CompressionStats
+    end: End
+    memory: CompressedMemory
+    spoken: list[str]
+    """An id for each piece of the list but instructions."""
 
 
 @asynccontextmanager
-async def memory_behind(state: Mapping[str, Any], call: Call, said: Said) -> AsyncIterator[CompressedMemory]:
-    """Give the memory behind a state, as it is with a list, to nobody else meanwhile.
+async def memory_behind(end: End, call: Call, said: Said) -> AsyncIterator[CompressedMemory]:
+    """Give the memory of a call that ended, as it is with a list, to nobody else meanwhile.
 
-    A call that goes on from the state in that time makes a memory of its own; so does this where another one
-    has gone on already, or holds it: what is read is of this list, whoever else began with it.
+    A call that goes on from there in that time makes a memory of its own; so does this where another one has
+    gone on already, or holds it: what is read is of this list, whoever else began with it.
 
     Args:
-        state: what an earlier call returned.
+        end: where the call ended.
         call: what a memory is made with.
         said: the list, which may go on where that call's ended.
     """
     call = _inline(call)
-    kept = _take(state, call, said)
-    taken = kept is not None
+    taken = end.take(call, said)
+    kept = taken
     if kept is None:
-        kept = await _begin(_check_state(dict(state)), call, said)
+        kept = await _begin(_check_state(end.state), call, said)
         await kept.memory._runner.refresh()
     kept.memory.face = Face()
     try:
         yield kept.memory
     finally:
         kept.memory.face = Face()
-        if taken and isinstance(state, KeptState) and state.kept is None:
-            state.kept = kept
+        if end.kept is None:
+            end.kept = taken
 
 
-async def let_go(
-    state: Mapping[str, Any], now: float, held: Callable[[], Container[str]] = frozenset
-) -> None:
+async def let_go(end: End, now: float, held: Callable[[], Container[str]] = frozenset) -> None:
     """Remove from the store what no list has said for `branch_seconds`. The next call repeats what fails.
 
     Args:
-        state: as `compress` returned it just now; it says which texts are left.
+        end: of a call that ended just now; it says which texts are left.
         now: seconds since 1970.
         held: returns the refs of texts that others are known to name.
     """
-    assert isinstance(state, KeptState)
-    kept = state.kept
+    left, kept = end.note_left({}), end.kept
     assert kept is not None
-    state.note_left(kept)
-    left, seconds = kept.left, kept.call.config.branch_seconds
+    store, seconds = kept.call.store, kept.call.config.branch_seconds
     # A clock that was put back must not lengthen the wait.
     left.update({ref: int(now if since is None else min(since, now)) for ref, since in left.items()})
     over = [ref for ref, since in left.items() if now - (since or 0) >= seconds and ref not in kept.named]
-    if over and kept.call.store is not None:
+    if over and store is not None:
         try:
             others = held()
             over = [ref for ref in over if ref not in others]
         except OffloadError as error:
             logger.warning("nothing is removed from the store now: %s", error)
             over = []
-        for ref in await remove_texts(kept.call.store, over, kept.call.config.store_timeout_seconds):
+        for ref in await remove_texts(store, over, kept.call.config.store_timeout_seconds):
             left.pop(ref, None)
-    state.note_left(kept)
 
 
 async def remove_texts(store: OffloadStore, refs: Iterable[str], timeout_seconds: float) -> list[str]:

@@ -17,7 +17,6 @@ from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.integrations import conversations as module
 from context_compressor.integrations.conversations import Conversations, Shown, key_of
 from context_compressor.memory.loops import run_blocking
-from context_compressor.memory.stateless import KeptState
 from tests.memory.scripted import Noting, exchange, system, user
 from tests.support.validity import problems
 
@@ -313,11 +312,10 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     memories = []
     for number in range(20):
         shown = await conversations.view(conversation(f"user{number}", 4))
-        state = shown.conversation.state
-        assert isinstance(state, KeptState)
-        assert state.kept is not None
-        memories.append(weakref.ref(state.kept.memory))
-    del shown, state
+        kept = shown.conversation.end.kept
+        assert kept is not None
+        memories.append(weakref.ref(kept.memory))
+    del shown, kept
     gc.collect()
     assert conversations.size() == 6
     assert sum(one() is not None for one in memories) == 2
