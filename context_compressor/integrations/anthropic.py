@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, Unpack
 
-from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, as_summarizer
 from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.posting import (
     AsyncGoingStream,
@@ -16,11 +13,8 @@ from context_compressor.integrations.clients.posting import (
     copied,
     stats_of,
 )
-from context_compressor.integrations.clients.talk import Compression, asker
-from context_compressor.integrations.conversations import KeyOf, States
-from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.integrations.clients.talk import Compression, asked_by
+from context_compressor.integrations.options import KeyedOptions
 
 try:
     import anthropic
@@ -40,18 +34,7 @@ class _AsyncStream(AsyncGoingStream, anthropic.AsyncStream[Any]):
     pass
 
 
-def compressed(
-    client: ClientT,
-    *,
-    tools: bool = True,
-    key: KeyOf | None = None,
-    states: States | None = None,
-    store: OffloadStore | None = None,
-    summarizer: Summarizer | str | None = None,
-    on_event: EventHook | None = None,
-    counter: TokenCounter | str | None = None,
-    **fields: Unpack[ConfigFields],
-) -> ClientT:
+def compressed(client: ClientT, **options: Unpack[KeyedOptions[str]]) -> ClientT:
     """Return a copy of a client that sends views: `messages.create`, `stream` and `parse`.
 
     The client that was given stays as it is. The copy is of its class, has all that was set on it, and shares
@@ -59,17 +42,8 @@ def compressed(
 
     Args:
         client: an `AsyncAnthropic` or an `Anthropic`.
-        tools: whether requests offer tools that read back what left the view; calls of these are answered
-            inside.
-        key: returns the key of a request's conversation, given what the request says as a dict; None: it is
-            found by its messages.
-        states: where states are kept beyond this process.
-        store: where texts go; None: in memory, for each conversation.
-        summarizer: who writes summaries: "own", the model of the request, in a request of its own; "rules",
-            no model; the name of a model that this client asks; or a summariser. Own when None.
-        on_event: receives every event.
-        counter: measures messages, or the name of a model; offline tiktoken when None.
-        fields: any field of `CompressionConfig`.
+        options: as `KeyedOptions` has them, fields of `CompressionConfig` among them. A name as `summarizer`
+            is that of a model that this client asks; `key` is given what a request says as a dict.
 
     Raises:
         InvalidArgumentError: an argument of the wrong kind, or a field that there is not; a client whose
@@ -80,28 +54,14 @@ def compressed(
         raise InvalidArgumentError(
             f"client: expected an AsyncAnthropic or an Anthropic, got {type(client).__name__}"
         )
-    compression = Compression(
-        MessagesWire(),
-        tools=tools,
-        key=key,
-        states=states,
-        store=store,
-        summarizer=as_summarizer(summarizer, str, lambda model: _asked(client, model), has_own=True),
-        on_event=on_event,
-        counter=counter,
-        **fields,
-    )
-    is_blocking = isinstance(client, anthropic.Anthropic)
-    stream_class = _Stream if is_blocking else _AsyncStream
-    unset = (anthropic.NotGiven, anthropic.Omit)
-    return copied(client, Posts({"/v1/messages": compression}, stream_class, is_blocking, unset))
-
-
-def _asked(client: anthropic.Anthropic | anthropic.AsyncAnthropic, model: str) -> AskedModel:
-    """Return the summariser that asks a model through a client."""
+    path, is_blocking = "/v1/messages", isinstance(client, anthropic.Anthropic)
 
     def send(sent: dict[str, Any]) -> Any:
-        return client.post("/v1/messages", cast_to=anthropic.types.Message, body=sent)
+        return client.post(path, cast_to=anthropic.types.Message, body=sent)
 
-    is_blocking = isinstance(client, anthropic.Anthropic)
-    return AskedModel(model, asker(MessagesWire(), {"model": model}, send, is_blocking=is_blocking))
+    compression = Compression(
+        MessagesWire(), options, asked_by(MessagesWire(), send, is_blocking=is_blocking)
+    )
+    unset = (anthropic.NotGiven, anthropic.Omit)
+    stream_class = _Stream if is_blocking else _AsyncStream
+    return copied(client, Posts({path: compression}, stream_class, is_blocking, unset))

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
 import dashscope
 
-from context_compressor.core.config import ConfigFields
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.events import EventHook
-from context_compressor.integrations.asked import AskedModel, as_summarizer
 from context_compressor.integrations.clients import talk as talking
 from context_compressor.integrations.clients.generation import GenerationWire
-from context_compressor.integrations.clients.talk import Compression, Sender, asker, each
-from context_compressor.integrations.conversations import KeyOf, States
-from context_compressor.integrations.request import run_through
+from context_compressor.integrations.clients.talk import Compression, Sender, asked_by, each, through
+from context_compressor.integrations.options import KeyedOptions
 from context_compressor.memory.reporting import CompressionStats
-from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
 
 __all__ = ["compressed", "stats_of"]
 
@@ -32,33 +25,14 @@ _OF_CALLER = ("api_key", "base_address", "headers", "request_timeout", "session"
 _KEPT = "_context_compressor"
 
 
-def compressed(
-    generation: GenerationT,
-    *,
-    tools: bool = True,
-    key: KeyOf | None = None,
-    states: States | None = None,
-    store: OffloadStore | None = None,
-    summarizer: Summarizer | str | None = None,
-    on_event: EventHook | None = None,
-    counter: TokenCounter | str | None = None,
-    **fields: Unpack[ConfigFields],
-) -> GenerationT:
+def compressed(generation: GenerationT, **options: Unpack[KeyedOptions[str]]) -> GenerationT:
     """Return a subclass whose `call` sends views of `messages`, streamed or not.
 
     Args:
         generation: the class `Generation` or `AioGeneration`.
-        tools: whether requests with `result_format="message"` offer tools that read back what left the view;
-            calls of these are answered inside.
-        key: returns the key of a request's conversation, given its arguments as a dict; None: it is found by
-            its messages.
-        states: where states are kept beyond this process.
-        store: where texts go; None: in memory, for each conversation.
-        summarizer: who writes summaries: "own", the model of the request, in a request of its own; "rules",
-            no model; the name of a model that this class asks; or a summariser. Own when None.
-        on_event: receives every event.
-        counter: measures messages, or the name of a model; offline tiktoken when None.
-        fields: any field of `CompressionConfig`.
+        options: as `KeyedOptions` has them, fields of `CompressionConfig` among them. A name as `summarizer`
+            is that of a model that this class asks; `key` is given a call's arguments. Tools are offered with
+            `result_format="message"` alone.
 
     Raises:
         InvalidArgumentError: an argument of the wrong kind, or a field that there is not.
@@ -69,19 +43,10 @@ def compressed(
         raise InvalidArgumentError(
             f"generation: expected the class Generation or AioGeneration, got {generation!r:.200}"
         )
-    compression = Compression(
-        GenerationWire(),
-        tools=tools,
-        key=key,
-        states=states,
-        store=store,
-        summarizer=as_summarizer(summarizer, str, lambda model: _asked(generation, model), has_own=True),
-        on_event=on_event,
-        counter=counter,
-        **fields,
-    )
-    is_blocking = issubclass(generation, dashscope.Generation)
-    call = (_blocking if is_blocking else _awaited)(generation.call, compression)
+    is_blocking, given = issubclass(generation, dashscope.Generation), generation.call
+    asked = asked_by(GenerationWire(), lambda sent: given(**sent), is_blocking=is_blocking)
+    compression = Compression(GenerationWire(), options, asked)
+    call = through(given, partial(_begin, given, compression, is_blocking), is_blocking=is_blocking)
     made: Any = type(generation.__name__, (generation,), {"call": staticmethod(call), _KEPT: compression})
     wrapped: GenerationT = made
     return wrapped
@@ -105,32 +70,32 @@ def stats_of(generation: Any, key: str | None = None) -> CompressionStats | None
     return talking.stats_of([compression], key)
 
 
-def _awaited(given: Callable[..., Any], compression: Compression) -> Any:
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        request = _arguments(given, args, kwargs)
-        talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
-        if talk is None:
-            return await given(*args, **kwargs)
-        sender = _sender(given, request, is_blocking=False)
-        if request.get("stream"):
-            return sender.events(talk, await sender.begin(talk))
-        return await sender.ask(talk)
+def _begin(
+    given: Callable[..., Any],
+    compression: Compression,
+    is_blocking: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Coroutine[Any, Any, Any] | None:
+    """Return what answers a call; None: it passes."""
+    request = _arguments(given, args, kwargs)
+    streams = bool(request.get("stream"))
+    talk = compression.begin(request, beside={}, streams=streams)
+    if talk is None:
+        return None
 
-    return call
+    def send_apart(sent: dict[str, Any]) -> Any:
+        """What was sent earlier goes out as this request does."""
+        kept = {name: value for name, value in sent.items() if name not in _OF_CALLER}
+        return given(**kept, **{name: request[name] for name in _OF_CALLER if name in request})
 
+    def stream(first: Any, sender: Sender) -> Any:
+        events = sender.events(first)
+        return each(events) if is_blocking else events
 
-def _blocking(given: Callable[..., Any], compression: Compression) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        request = _arguments(given, args, kwargs)
-        talk = compression.begin(request, beside={}, streams=bool(request.get("stream")))
-        if talk is None:
-            return given(*args, **kwargs)
-        sender = _sender(given, request, is_blocking=True)
-        if request.get("stream"):
-            return each(sender.events(talk, run_through(sender.begin(talk))))
-        return run_through(sender.ask(talk))
-
-    return call
+    return Sender(talk, lambda sent: given(**sent), send_apart, is_blocking).answer(
+        stream if streams else None
+    )
 
 
 def _arguments(given: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -138,23 +103,3 @@ def _arguments(given: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     found = dict(inspect.signature(given).bind(*args, **kwargs).arguments)
     more = found.pop("kwargs", {})
     return {**found, **more}
-
-
-def _sender(given: Callable[..., Any], request: dict[str, Any], *, is_blocking: bool) -> Sender:
-    def send_apart(sent: dict[str, Any]) -> Any:
-        """What was sent earlier goes out as this request does."""
-        kept = {name: value for name, value in sent.items() if name not in _OF_CALLER}
-        return given(**kept, **{name: request[name] for name in _OF_CALLER if name in request})
-
-    return Sender(partial(_send, given), send_apart, is_blocking)
-
-
-def _send(given: Callable[..., Any], request: dict[str, Any]) -> Any:
-    return given(**request)
-
-
-def _asked(generation: Any, model: str) -> AskedModel:
-    """Return the summariser that asks a model through a class."""
-    send = partial(_send, generation.call)
-    is_blocking = not issubclass(generation, dashscope.AioGeneration)
-    return AskedModel(model, asker(GenerationWire(), {"model": model}, send, is_blocking=is_blocking))

@@ -12,14 +12,24 @@ from typing import Any
 import aiohttp
 import requests
 from anthropic import Anthropic, AsyncAnthropic
+from anthropic._models import construct_type as construct_of_anthropic
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import Message, RawMessageStreamEvent
 from dashscope import AioGeneration, Generation
 from openai import AsyncOpenAI, OpenAI
+from openai._models import construct_type as construct_of_openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
 
 from context_compressor.integrations import anthropic, dashscope, openai
+from context_compressor.integrations.clients.chat import ChatWire
+from context_compressor.integrations.clients.messages import MessagesWire
+from context_compressor.integrations.clients.responses import ResponsesWire
+from context_compressor.integrations.clients.talk import Compression, Sender, asked_by
 from tests.support.model_server import ModelServer
 from tests.support.task import FUNCTIONS
-from tests.support_tests.clients import joined_responses
+from tests.support_tests.clients import RefusedError, joined_responses
 from tests.support_tests.test_form_wires import completed
 
 Dict = dict[str, Any]
@@ -92,10 +102,18 @@ async def _ask_chat(client: Any, said: list[Any], *, stream: bool, asynchronous:
         made = await waited(asynchronous, lambda: client.chat.completions.create(**request))
     else:
         request |= {"stream": True, "stream_options": {"include_usage": True}}
-        state = ChatCompletionStreamState()
-        for chunk in await _listed(asynchronous, lambda: client.chat.completions.create(**request)):
-            state.handle_chunk(chunk)
-        made = state.get_final_completion()
+        made = joined_chunks(await _listed(asynchronous, lambda: client.chat.completions.create(**request)))
+    return chat_turn(made)
+
+
+def joined_chunks(chunks: list[Any]) -> Any:
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(chunk)
+    return state.get_final_completion()
+
+
+def chat_turn(made: Any) -> Turn:
     [choice] = made.choices
     message = choice.message.model_dump(exclude_none=True, exclude_unset=True)
     calls = message.get("tool_calls") or []
@@ -141,6 +159,10 @@ async def _ask_responses(
         events = await _listed(asynchronous, lambda: client.responses.create(stream=True, **request))
         made = completed(events)
         assert len([event for event in events if event.type == "response.created"]) == 1
+    return responses_turn(made)
+
+
+def responses_turn(made: Any) -> Turn:
     assert not [tool for tool in made.tools if tool.name in OURS]
     items = [item.model_dump(exclude_unset=True) for item in made.output]
     calls = [
@@ -188,6 +210,17 @@ async def _ask_messages(
             made = await events.get_final_message()
     else:
         made = await asyncio.to_thread(streamed)
+    return messages_turn(made)
+
+
+def joined_events(events: list[Any]) -> Any:
+    message, inputs = None, dict[int, bytes]()
+    for event in events:
+        message = accumulate_event(event=event, current_snapshot=message, json_bufs=inputs)
+    return message
+
+
+def messages_turn(made: Any) -> Turn:
     keys = ("parsed_output", "partial_json")
     blocks = [
         {k: v for k, v in block.model_dump(exclude_unset=True, mode="json").items() if k not in keys}
@@ -285,6 +318,89 @@ GENERATION = Api(
 )
 GENERATION_WHOLE = replace(GENERATION, name="dashscope whole", ask=_ask_whole)
 APIS = [CHAT, RESPONSES, MESSAGES, GENERATION]
+
+
+# Without an SDK: JSON over HTTP, as a gateway has it
+
+
+@dataclass
+class Plain:
+    """Posts requests, and reads replies and events as dicts."""
+
+    url: str
+    session: aiohttp.ClientSession = field(default_factory=aiohttp.ClientSession)
+    compression: Compression | None = None
+
+    async def close(self) -> None:
+        await self.session.close()
+
+    async def send(self, request: Dict) -> Any:
+        response = await self.session.post(self.url, json=request)
+        if response.status >= 400:
+            error = (await response.json())["error"]
+            raise RefusedError(response.status, error.get("code"), error["message"], response.headers)
+        return self._events(response) if request.get("stream") else await response.json()
+
+    async def _events(self, response: aiohttp.ClientResponse) -> AsyncIterator[Dict]:
+        async with response:
+            async for line in response.content:
+                if line.startswith(b"data: {"):
+                    yield json.loads(line.removeprefix(b"data: "))
+
+    async def ask(self, request: Dict) -> Any:
+        streams = bool(request.get("stream"))
+        talk = self.compression and self.compression.begin(request, beside={}, streams=streams)
+        if not talk:
+            made = await self.send(request)
+        else:
+            sender = Sender(talk, self.send, self.send, is_blocking=False)
+            made = await sender.answer((lambda first, sender: sender.events(first)) if streams else None)
+        return [event async for event in made] if streams else made
+
+
+def _plain(api: Api, path: str, wire: Any, types: tuple[Any, Any], join: Any, read: Any, **more: Any) -> Api:
+    """Return an API without its SDK, whose types alone read what came."""
+
+    async def ask(client: Plain, said: list[Any], *, stream: bool, asynchronous: bool, **others: Any) -> Turn:
+        assert asynchronous
+        request = {"model": "m", wire.list_key: said, "tools": api.tools, **more, **others}
+        made = await client.ask({**request, "stream": True} if stream else request)
+        whole, event_type = types
+        construct = construct_of_anthropic if api is MESSAGES else construct_of_openai
+        if not stream:
+            return read(construct(value=made, type_=whole))
+        return read(join([construct(value=event, type_=event_type) for event in made]))
+
+    def compressed(client: Plain, **options: Any) -> Plain:
+        asked = asked_by(wire, client.send, is_blocking=False)
+        client.compression = Compression(wire, options, asked)
+        return client
+
+    def stats(client: Plain, key: str | None = None) -> Any:
+        assert client.compression is not None
+        return client.compression.conversations.stats(key)
+
+    made = lambda server, asynchronous: Plain(server.anthropic_url + path)  # noqa: E731
+    return Api(f"{api.name} plain", made, ask, api.results, compressed, stats, api.tools)
+
+
+PLAIN = [
+    _plain(
+        *(CHAT, "/v1/chat/completions", ChatWire(), (ChatCompletion, ChatCompletionChunk)),
+        *(joined_chunks, chat_turn),
+        stream_options={"include_usage": True},
+    ),
+    _plain(
+        *(RESPONSES, "/v1/responses", ResponsesWire(), (Response, ResponseStreamEvent)),
+        *(completed, responses_turn),
+    ),
+    _plain(
+        *(MESSAGES, "/v1/messages", MessagesWire(), (Message, RawMessageStreamEvent)),
+        *(joined_events, messages_turn),
+        max_tokens=2_048,
+        thinking={"type": "enabled", "budget_tokens": 1_024},
+    ),
+]
 
 
 async def work(

@@ -20,6 +20,7 @@ from tests.integrations.clients_support import (
     GENERATION_WHOLE,
     MESSAGES,
     OURS,
+    PLAIN,
     RESPONSES,
     Api,
     work,
@@ -32,11 +33,6 @@ from tests.support_tests.clients import RefusedError
 
 Dict = dict[str, Any]
 
-every_way = pytest.mark.parametrize(
-    ("asynchronous", "stream"),
-    [(True, False), (True, True), (False, False), (False, True)],
-    ids=["async", "async streamed", "sync", "sync streamed"],
-)
 every_api = pytest.mark.parametrize("api", APIS, ids=str)
 
 
@@ -113,8 +109,17 @@ every_stream = pytest.mark.parametrize(
 )
 
 
-@every_stream
-@every_way
+@pytest.mark.parametrize(
+    ("api", "asynchronous", "stream"),
+    [
+        (api, asynchronous, stream)
+        for api in (*APIS, GENERATION_WHOLE, *PLAIN)
+        for asynchronous in (True, False)
+        for stream in (True, False)
+        if (stream or api is not GENERATION_WHOLE) and (asynchronous or api not in PLAIN)
+    ],
+    ids=lambda given: {True: "yes", False: "no"}.get(given, given) if isinstance(given, bool) else str(given),
+)
 class TestReadingBack:
     async def test_a_reply_that_calls_only_ours_is_answered_inside(
         self, api: Api, asynchronous: bool, stream: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections import Counter
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from anthropic.types import Message, RawMessageDeltaEvent, RawMessageStartEvent
 from dashscope.api_entities.dashscope_response import GenerationResponse
 
+from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.generation import GenerationWire
 from context_compressor.integrations.clients.messages import MessagesWire
+from context_compressor.integrations.clients.responses import ResponsesWire
 from tests.integrations.clients_support import (
     CHAT,
     GENERATION,
@@ -24,7 +27,7 @@ from tests.integrations.clients_support import (
 )
 from tests.integrations.test_clients import HIS, OURS_ALONE, SAID, SMALL
 from tests.support.model_server import ModelServer, answer
-from tests.support.wires import Received
+from tests.support.wires import Received, Said, wire_of
 
 Dict = dict[str, Any]
 
@@ -151,6 +154,41 @@ def results_of(received: Received) -> list[tuple[str, str]]:
                 found.append((calls.pop(one["tool_use_id"]), one["content"]))
     assert not calls
     return [(name, text if isinstance(text, str) else text[0]["text"]) for name, text in found]
+
+
+WIRES = {
+    "/v1/chat/completions": ChatWire(),
+    "/v1/responses": ResponsesWire(),
+    "/v1/messages": MessagesWire(),
+    "/api/v1/services/aigc/text-generation/generation": GenerationWire(),
+}
+
+
+@pytest.mark.parametrize("path", WIRES)
+@pytest.mark.parametrize("names", [["read_file"], ["grep_offloaded", "read_file"]], ids=str)
+def test_texts_go_at_once_and_calls_when_the_stream_ends(path: str, names: list[str]) -> None:
+    """In the provider's own events and order; none of them says anything of ours."""
+    calls = [
+        {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": '{"number": 1}'}}
+        for n, name in enumerate(names)
+    ]
+    message = {"role": "assistant", "content": "A word.", "reasoning_content": "Hm.", "tool_calls": calls}
+    parameters = {"incremental_output": True, "result_format": "message"}
+    received = Received(path, {}, {"parameters": parameters, "stream_options": {"include_usage": True}})
+    lines = "".join(wire_of(path).events(Said(message, "tool_calls", (9, 9)), received)).splitlines()
+    data = [line.removeprefix("data:") for line in lines if line.startswith("data:")]
+    events = [json.loads(text) for text in data if "[DONE]" not in text]
+    reader = WIRES[path].reader(OURS, parameters)
+    at_once = [one for event in events for one in reader.feed(event)]
+    held = reader.end()
+    [first, *_] = [n for n, event in enumerate(events) if names[0] in json.dumps(event)]
+    assert len(at_once) == first
+    assert all(map(operator.is_, at_once, events))
+    assert [call.name for call in reader.heard().calls] == names
+    assert "read_file" in json.dumps(held)
+    if names == ["read_file"]:
+        assert at_once + held == events
+    assert "grep_offloaded" not in json.dumps(held)
 
 
 def test_what_dashscope_found_is_handed_on() -> None:

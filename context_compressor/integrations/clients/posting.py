@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.clients import talk as talking
-from context_compressor.integrations.clients.talk import Compression, Sender, Talk, each
-from context_compressor.integrations.request import run_through
+from context_compressor.integrations.clients.talk import Compression, Sender, each, through
 from context_compressor.memory.reporting import CompressionStats
 
 ClientT = TypeVar("ClientT")
@@ -37,21 +36,14 @@ class Posts(NamedTuple):
     """What stands in a request for what the caller did not give."""
 
 
-class _Asked(NamedTuple):
-    """One request of the caller's, and how its client sends it."""
-
-    talk: Talk
-    sender: Sender
-
-
 class GoingStream:
     """A stream of an SDK's that goes on inside: give this class and the SDK's `Stream`, in this order."""
 
     response: Any
 
-    def __init__(self, first: Any, asked: _Asked) -> None:
+    def __init__(self, first: Any, sender: Sender) -> None:
         self._opened(first)
-        self._events: Generator[Any, None, None] = each(asked.sender.events(asked.talk, first, self._opened))
+        self._events: Generator[Any, None, None] = each(sender.events(first, self._opened))
 
     def _opened(self, stream: Any) -> None:
         self._current, self.response = stream, stream.response
@@ -73,9 +65,9 @@ class AsyncGoingStream:
 
     response: Any
 
-    def __init__(self, first: Any, asked: _Asked) -> None:
+    def __init__(self, first: Any, sender: Sender) -> None:
         self._opened(first)
-        self._events: Any = asked.sender.events(asked.talk, first, self._opened)
+        self._events: Any = sender.events(first, self._opened)
 
     def _opened(self, stream: Any) -> None:
         self._current, self.response = stream, stream.response
@@ -157,7 +149,7 @@ def _put_through(client: Any, posts: Posts) -> Any:
         return _put_through(copied_by_sdk(*args, **kwargs), posts)
 
     # A resource takes the client's methods when it is made, which is when it is first asked for.
-    client.post = _blocking(post, posts) if posts.is_blocking else _awaited(post, posts)
+    client.post = through(post, partial(_begin, post, posts), is_blocking=posts.is_blocking)
     client.copy = client.with_options = with_options
     setattr(client, _KEPT, posts)
     return client
@@ -181,7 +173,11 @@ def stats_of(client: Any, key: str | None = None) -> CompressionStats | None:
     return talking.stats_of(list(posts.by_path.values()), key)
 
 
-def _begin(post: Any, posts: Posts, path: str, kwargs: dict[str, Any]) -> _Asked | None:
+def _begin(
+    post: Any, posts: Posts, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Coroutine[Any, Any, Any] | None:
+    """Return what answers a request of the caller's; None: it passes."""
+    [path] = args
     compression, body = posts.by_path.get(path), kwargs.get("body")
     if compression is None or not isinstance(body, Mapping):
         return None
@@ -190,8 +186,10 @@ def _begin(post: Any, posts: Posts, path: str, kwargs: dict[str, Any]) -> _Asked
     body = {**given, **(options.pop("extra_json", None) or {})}
     headers = options.get("headers") or {}
     opens = not any(str(name).lower() == _RAW for name in headers)
-    streams = bool(kwargs.get("stream"))
-    talk = compression.begin(body, beside={"extra_headers": headers}, opens=opens, streams=streams)
+    stream_class = posts.stream_class if kwargs.get("stream") else None
+    talk = compression.begin(
+        body, beside={"extra_headers": headers}, opens=opens, streams=stream_class is not None
+    )
     if talk is None:
         kwargs["body"] = compression.wire.passing(kwargs["body"])
         return None
@@ -206,30 +204,4 @@ def _begin(post: Any, posts: Posts, path: str, kwargs: dict[str, Any]) -> _Asked
         kept["headers"] = {name: value for name, value in headers.items() if str(name).lower() != _RAW}
         return post(path, cast_to=kwargs["cast_to"], body=sent, options=kept)
 
-    return _Asked(talk, Sender(send, send_apart, posts.is_blocking))
-
-
-def _awaited(post: Any, posts: Posts) -> Any:
-    async def posted(path: str, **kwargs: Any) -> Any:
-        asked = _begin(post, posts, path, kwargs)
-        if asked is None:
-            return await post(path, **kwargs)
-        talk, sender = asked
-        if kwargs.get("stream") and talk.opens:
-            return posts.stream_class(await sender.begin(talk), asked)
-        return await sender.ask(talk)
-
-    return posted
-
-
-def _blocking(post: Any, posts: Posts) -> Any:
-    def posted(path: str, **kwargs: Any) -> Any:
-        asked = _begin(post, posts, path, kwargs)
-        if asked is None:
-            return post(path, **kwargs)
-        talk, sender = asked
-        if kwargs.get("stream") and talk.opens:
-            return posts.stream_class(run_through(sender.begin(talk)), asked)
-        return run_through(sender.ask(talk))
-
-    return posted
+    return Sender(talk, send, send_apart, posts.is_blocking).answer(stream_class)

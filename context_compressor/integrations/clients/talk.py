@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError
-from context_compressor.integrations.asked import Ask, Own, Said, check_tools
+from context_compressor.integrations.asked import Ask, AskedModel, Own, Said, check_tools
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -28,12 +28,14 @@ from context_compressor.integrations.clients.wire import (
     kept_apart,
     summed,
 )
-from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
+from context_compressor.integrations.conversations import KeyOf, Shown, key_of
+from context_compressor.integrations.options import KeyedOptions, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
 from context_compressor.memory.kept import is_over
 from context_compressor.memory.listing import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, TOOL_NAMES
+from context_compressor.summarizers.provider import ProviderSummarizer
 from context_compressor.tools.tools import schemas_in
 
 logger = logging.getLogger(__name__)
@@ -54,21 +56,24 @@ class Compression:
 
     Args:
         wire: the API.
-        tools: whether read-back tools are offered.
-        key: returns the key of a request's conversation.
-        options: what `Conversations` takes.
+        options: keywords as `KeyedOptions` has them.
+        asked: makes a summariser of a model's name.
 
     Raises:
         InvalidArgumentError: an option of the wrong kind, or one that there is not.
+        ValueError: thresholds that cannot be, or cannot work together.
     """
 
-    def __init__(self, wire: Wire, *, tools: bool = True, key: KeyOf | None = None, **options: Any) -> None:
+    def __init__(
+        self, wire: Wire, options: Mapping[str, Any], asked: Callable[[str], ProviderSummarizer]
+    ) -> None:
+        key = options.get("key")
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of the request, got {type(key).__name__}")
         self.wire = wire
-        self.tools = check_tools(tools)
-        self.key = key
-        self.conversations = Conversations(wire.form, with_tools=tools, **options)
+        self.tools = check_tools(options.get("tools", True))
+        self.key: KeyOf | None = key
+        self.conversations = make_conversations(KeyedOptions, options, wire.form, models=str, asked=asked)
         self.last_used = 0
 
     def begin(
@@ -316,6 +321,13 @@ def asker(wire: Wire, kept: Mapping[str, Any], send: Callable[[Dict], Any], *, i
     return ask
 
 
+def asked_by(
+    wire: Wire, send: Callable[[Dict], Any], *, is_blocking: bool
+) -> Callable[[str], ProviderSummarizer]:
+    """Return what makes a summariser of a model's name; the arguments are those of `asker`."""
+    return lambda model: AskedModel(model, asker(wire, {"model": model}, send, is_blocking=is_blocking))
+
+
 async def _in_thread(call: Callable[[], T]) -> T:
     """Run a blocking call in a thread of its own.
 
@@ -338,24 +350,33 @@ def _name_of(schema: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """How a client sends a request: awaited, or blocking.
+    """How a client sends a request of the caller's: awaited, or blocking.
 
     Args:
+        talk: the request.
         send: sends it, and returns a reply, or a stream.
         send_apart: sends a request of the library's own in the same way, and returns a reply.
         is_blocking: whether it is to be called without asyncio.
     """
 
+    talk: Talk
     send: Callable[[Dict], Any]
     send_apart: Callable[[Dict], Any]
     is_blocking: bool
 
-    async def begin(self, talk: Talk) -> Any:
-        """Send a view; if it is refused, mend it and send it once more. Return the reply."""
-        await self._own(talk.view(talk.own(self.send_apart, self.is_blocking)))
-        return await self._open(talk)
+    async def answer(self, stream: Callable[[Any, Sender], Any] | None) -> Any:
+        """Return what the caller gets: a reply, or what `stream` makes of a stream that has begun."""
+        if stream is None or not self.talk.opens:
+            return await self._reply()
+        return stream(await self._begin(), self)
 
-    async def _open(self, talk: Talk) -> Any:
+    async def _begin(self) -> Any:
+        """Send a view; if it is refused, mend it and send it once more. Return the reply."""
+        await self._own(self.talk.view(self.talk.own(self.send_apart, self.is_blocking)))
+        return await self._open()
+
+    async def _open(self) -> Any:
+        talk = self.talk
         assert talk.asked is not None
         return await talk.asked.ask(
             lambda shown: self.send(talk.request(shown)),
@@ -363,26 +384,24 @@ class Sender:
             refusal=talk.wire.refusal,
         )
 
-    async def ask(self, talk: Talk) -> Any:
+    async def _reply(self) -> Any:
         """Return a whole reply for the caller."""
         replies: list[Any] = []
         while True:
-            replies.append(await self.begin(talk))
-            if not talk.opens:
+            replies.append(await self._begin())
+            if not self.talk.opens:
                 return replies[-1]
-            if not await self._own(talk.take(talk.wire.heard(replies[-1]))):
-                return talk.handed(replies)
+            if not await self._own(self.talk.take(self.talk.wire.heard(replies[-1]))):
+                return self.talk.handed(replies)
 
-    async def events(
-        self, talk: Talk, stream: Any, opened: Callable[[Any], None] | None = None
-    ) -> AsyncIterator[Any]:
+    async def events(self, stream: Any, opened: Callable[[Any], None] | None = None) -> AsyncIterator[Any]:
         """Yield what a stream, and those that go on from it, have for the caller.
 
         Args:
-            talk: the request.
             stream: the first one.
             opened: told of each further one.
         """
+        talk = self.talk
         reader = talk.reader()
         while True:
             refused: BaseException | str | None = None
@@ -393,19 +412,19 @@ class Sender:
                     for one in reader.feed(event):
                         yield one
             except Exception as error:
-                if reader.has_begun or not await self._is_mended(talk, error):
+                if reader.has_begun or not await self._is_mended(error):
                     raise
                 refused = error
             else:
-                if refused is not None and not await self._is_mended(talk, refused):
+                if refused is not None and not await self._is_mended(refused):
                     for one in reader.feed(event):
                         yield one
                     break
                 if refused is None and not await self._own(talk.take(reader.heard(), was_streamed=True)):
                     break
             finally:
-                await self.close(stream)
-            stream = await (self.begin(talk) if refused is None else self._open(talk))
+                await self._close(stream)
+            stream = await (self._begin() if refused is None else self._open())
             if opened is not None:
                 opened(stream)
             for one in reader.go_on(talk.names):
@@ -413,8 +432,9 @@ class Sender:
         for one in reader.end():
             yield one
 
-    async def _is_mended(self, talk: Talk, error: BaseException | str) -> bool:
-        return talk.asked is not None and await self._own(talk.asked.is_mended(error))
+    async def _is_mended(self, error: BaseException | str) -> bool:
+        assert self.talk.asked is not None
+        return await self._own(self.talk.asked.is_mended(error))
 
     async def _own(self, work: Coroutine[Any, Any, T]) -> T:
         return await own_work(work, self.is_blocking)
@@ -422,12 +442,37 @@ class Sender:
     async def _next(self, stream: Any) -> Any:
         return next(stream, _END) if self.is_blocking else await anext(stream, _END)
 
-    async def close(self, stream: Any) -> None:
+    async def _close(self, stream: Any) -> None:
         """Give back what a stream holds."""
         close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
         closed = None if close is None else close()
         if closed is not None and not self.is_blocking:
             await closed
+
+
+def through(
+    given: Callable[..., Any],
+    begin: Callable[[tuple[Any, ...], Dict], Coroutine[Any, Any, Any] | None],
+    *,
+    is_blocking: bool,
+) -> Callable[..., Any]:
+    """Return a method of a client whose requests go out with views.
+
+    Args:
+        given: the client's own, which sends requests as they are.
+        begin: returns what answers a call with these arguments; None: `given` is called with them.
+        is_blocking: whether it is called without asyncio.
+    """
+
+    def blocking(*args: Any, **kwargs: Any) -> Any:
+        answer = begin(args, kwargs)
+        return given(*args, **kwargs) if answer is None else run_through(answer)
+
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        answer = begin(args, kwargs)
+        return await (given(*args, **kwargs) if answer is None else answer)
+
+    return blocking if is_blocking else awaited
 
 
 def each(events: Any) -> Generator[Any, None, None]:
