@@ -131,7 +131,8 @@ def without_extra(holder: Block, *names: str) -> Block:
     """Return a block, or a message's metadata, without some of such keys."""
     remark = holder[REMARK]
     extra = {key: value for key, value in remark["extra"].items() if key not in names}
-    return {**holder, REMARK: {**remark, "extra": extra}}
+    keys = {"keys": [key for key in remark["keys"] if key not in names]} if "keys" in remark else {}
+    return {**holder, REMARK: {**remark, **keys, "extra": extra}}
 
 
 def metadata_with(extra: dict[str, Any]) -> dict[str, Any] | None:
