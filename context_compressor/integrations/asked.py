@@ -26,19 +26,7 @@ from context_compressor.tokens.counter import TokenCounter
 MOST_MODELS = 64
 """Of so many models an `OwnModel` remembers which output limits they refused."""
 
-
-class Said(NamedTuple):
-    """What a model answered."""
-
-    text: str
-    input_tokens: int = 0
-    output_tokens: int = 0
-    finish_reason: str | None = None
-    """`length`: the answer was cut."""
-    cached_tokens: int = 0
-    """Of the tokens read, those that came out of the provider's prompt cache."""
-
-
+Said = Answer
 Ask = Callable[[str, str, int | None], Awaitable[Said]]
 """Asks a model, given what instructs it, what it is to answer, and how many tokens the answer may take; a
 framework that has no setting for that passes it over."""
@@ -50,12 +38,11 @@ class AskedModel(ProviderSummarizer):
     Args:
         name: what errors call the model.
         ask: asks it.
-        timeout: seconds for one request, retries included; a memory gives up after
-            `summarizer_timeout_seconds`, whatever this says.
     """
 
-    def __init__(self, name: str, ask: Ask, *, timeout: float = 600.0) -> None:
-        super().__init__(name, timeout=timeout, max_retries=0, temperature=None, reasoning_tokens=8_192)
+    def __init__(self, name: str, ask: Ask) -> None:
+        # A memory gives up before that, after `summarizer_timeout_seconds`.
+        super().__init__(name, timeout=600.0, max_retries=0, temperature=None, reasoning_tokens=8_192)
         self._ask = ask
         self._reasons = True  # it may, and nobody said
 

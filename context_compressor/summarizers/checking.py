@@ -96,13 +96,12 @@ def _check_form(answer: str, text: str, request: SummaryRequest) -> None:
         raise _rejected(f"it goes on with the conversation: {text[:100]!r}")
 
 
-def check_values(text: str, request: SummaryRequest) -> str:
-    """Return a model's summary with ` (?)` behind each value that its material does not hold.
+def check_values(text: str, shown: Shown) -> str:
+    """Return a model's summary with ` (?)` behind each value that it was not shown.
 
     Raises:
-        SummaryRejectedError: these are too many: it is made up.
+        MadeUpError: these are too many.
     """
-    shown = Shown(material_text(request))
     found = {value.text: shown.holds(value) for value in values(text)}
     # Whole numbers a summary may have counted or added.
     made_up = sorted(said for said, is_held in found.items() if not is_held and not said.isdigit())

@@ -79,9 +79,10 @@ class Answer(NamedTuple):
     """What a model wrote."""
 
     text: str
-    finish_reason: str | None
-    input_tokens: int
-    output_tokens: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    finish_reason: str | None = None
+    """`length`: the answer was cut."""
     cached_tokens: int = 0
     """Of the tokens read, those that came out of the provider's prompt cache."""
 
@@ -130,8 +131,8 @@ def as_answer(
     if isinstance(content, list):  # others of its parts hold reasoning
         parts = (part for part in content if isinstance(part, Mapping) and part.get("type", "text") == "text")
         content = "".join(str(part.get("text") or "") for part in parts)
-    counts = (given if isinstance(given, int) else 0 for given in tokens)
-    return Answer(content if isinstance(content, str) else "", finish_reason, *counts)
+    read, written, *cached = (given if isinstance(given, int) else 0 for given in tokens)
+    return Answer(content if isinstance(content, str) else "", read, written, finish_reason, *cached)
 
 
 class ProviderSummarizer(ABC):

@@ -546,12 +546,11 @@ def _with_marks(told: Notes, notes: Notes, request: SummaryRequest) -> Notes:
     Raises:
         MadeUpError: these are too many.
     """
-    new = told.changed_since(notes)
-    checked = check_values(_BETWEEN.join(line.text for line in new), request).split(_BETWEEN)
+    new, shown = told.changed_since(notes), Shown(material_text(request))
+    checked = check_values(_BETWEEN.join(line.text for line in new), shown).split(_BETWEEN)
     texts = {line.number: text for line, text in zip(new, checked, strict=bool(new))}
-    if doubted := [line for line in told.lines if MARK in line.text and line not in new]:
-        shown = Shown(material_text(request))
-        texts |= {line.number: unmarked(line.text, shown) for line in doubted}
+    doubted = [line for line in told.lines if MARK in line.text and line not in new]
+    texts |= {line.number: unmarked(line.text, shown) for line in doubted}
     return told.with_texts(texts)
 
 

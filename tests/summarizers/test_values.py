@@ -10,6 +10,7 @@ from benchmarks.mutations import KINDS, made, measure
 from context_compressor.errors import SummaryRejectedError
 from context_compressor.summarizers.checking import check_values
 from context_compressor.summarizers.notes import Notes
+from context_compressor.summarizers.prompts import material_text
 from context_compressor.summarizers.values import MARK, Shown, marked, unmarked
 from context_compressor.summarizers.writing import NotesWriter
 from tests.summarizers.support import PieceCounter, Scripted, request, segment, user
@@ -103,13 +104,6 @@ def test_marks_are_set_and_taken_away_without_touching_the_text(text: str, shown
     assert unmarked(told, Shown(shown)) == told
 
 
-def test_marks_stay_where_an_earlier_summary_has_them_and_are_not_doubled():
-    asked = request(segment("- order W8877 (?) is open, W8878 is shut"), user("go on"))
-    once = check_values("- order W8877 is open, W8878 is shut", asked)
-    assert once == "- order W8877 (?) is open, W8878 is shut"
-    assert check_values(once, asked) == once
-
-
 @pytest.mark.parametrize("remote", [True, False])
 async def test_only_what_a_model_wrote_is_marked(remote: bool):
     writer = Scripted("- order W8842 is open", remote=remote)
@@ -118,29 +112,25 @@ async def test_only_what_a_model_wrote_is_marked(remote: bool):
     assert (MARK in written.notes.text()) is remote
 
 
-def test_a_summary_that_is_made_up_is_refused():
-    ids = [f"W{n}" for n in range(1000, 1030)]
-    asked = request(user(" ".join(ids)))
-    few = " ".join([*ids, "X100", "X200", "X300", "X400", "X500"])
-    assert check_values(few, asked).count(MARK) == 5
-    many = " ".join([*ids[:15], "X100", "X200", "X300", "X400", "X500"])
-    with pytest.raises(SummaryRejectedError, match="5 of its 20 ids, paths and quotes"):
-        check_values(many, asked)
-    assert check_values("X100 X200 X300 X400", asked).count(MARK) == 4
-
-
 @pytest.mark.parametrize("field", ["previous", "request", "note", "instructions"])
 def test_all_that_the_model_was_shown_is_material(field: str):
-    asked = request(user("hi"), context=(user("W1x"),), **{field: "W8841"})
-    assert check_values("W8841, W1x", asked) == "W8841, W1x"
+    earlier = segment("- order W8877 (?) is open, W8878 is shut")
+    asked = request(user("hi"), earlier, context=(user("W1x"),), **{field: "W8841"})
+    said = 'W8841, W1x, W8877 (?) and W8878; see "State and next steps" and “用户的指示”'
+    assert check_values(said, Shown(material_text(asked))) == said
 
 
-def test_headings_of_the_notes_may_be_named():
-    assert MARK not in check_values('- see "State and next steps" and “用户的指示”', request(user("hi")))
+def test_a_summary_that_is_made_up_is_refused():
+    ids = [f"W{n}" for n in range(1000, 1030)]
+    shown = Shown(" ".join(ids))
+    others = " X100 X200 X300 X400"
+    assert check_values(" ".join(ids) + others + " X500", shown).count(MARK) == 5
+    with pytest.raises(SummaryRejectedError, match="5 of its 20 ids, paths and quotes"):
+        check_values(" ".join(ids[:15]) + others + " X500", shown)
+    assert check_values(others, shown).count(MARK) == 4
 
 
-@pytest.mark.variants(3)
-@pytest.mark.parametrize("piece", ["a_1 ", "1,2,", '"a b" ', "/a", "1:2", "不 1。", "a.b", "-- 1", "…"])
+@pytest.mark.parametrize("piece", ["a_1 ", "1,2,", '"a b" ', "不 1。"])
 def test_a_long_text_is_read_in_linear_time(piece: str):
     text = piece * (2**17 // len(piece))
     marked(text, Shown("nothing"))
