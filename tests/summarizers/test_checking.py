@@ -230,8 +230,8 @@ def test_refs_stay_that_the_material_names_and_no_others():
     ],
 )
 def test_rubbish_of_any_length_is_checked_in_linear_time(piece: str):
-    """Quadratic scanning of a megabyte would take minutes."""
-    text = piece * (2**20 // len(piece))
+    """Quadratic scanning would take minutes."""
+    text = piece * (2**18 // len(piece))
     for candidate in (text, f"{GOOD}\n{text}", f"{text}x"):
         with contextlib.suppress(SummaryRejectedError):
             checked(candidate, request(user("x")))
@@ -268,7 +268,7 @@ class TestCopies:
 
     def test_a_long_copy_is_told_from_a_long_summary_in_linear_time(self):
         """Each window of one was looked for in all of the other: minutes for this."""
-        said, other = (" ".join(map(str, range(start, start + 700_000))) for start in (0, 5_000_000))
+        said, other = (" ".join(map(str, range(start, start + 150_000))) for start in (0, 5_000_000))
         with pytest.raises(SummaryRejectedError, match="repeats"):
             checked(f"In short: {said}", request(user(f"Go on. {said}")))
         assert checked(f"- {other}", request(user(said))) == f"- {other}"

@@ -1,5 +1,6 @@
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,37 +10,25 @@ from tests.summarizers.support import PieceCounter
 counter = PieceCounter()
 
 
-def test_a_text_that_fits_is_returned_as_it_is():
-    assert cut_to_tokens("one two three", 3, counter) == "one two three"
-
-
-def test_cuts_at_the_end_of_a_sentence_and_marks_it():
-    text = "First fact here. Second fact here. Third fact here, which is longer than the room."
-    assert cut_to_tokens(text, 14, counter) == "First fact here. Second fact here. …"
-
-
-def test_a_dot_inside_a_path_ends_no_sentence():
-    text = "The file is src/app.py and it is long enough. Next sentence that does not fit any more at all."
-    assert cut_to_tokens(text, 18, counter) == "The file is src/app.py and it is long enough. …"
-
-
-def test_cuts_at_the_end_of_a_line():
-    text = "\n".join(f"- line {n}" for n in range(1, 10))
-    cut = cut_to_tokens(text, 10, counter)
-    assert cut == "- line 1\n- line 2\n- line 3 …"
-
-
-def test_chinese_sentences_end_without_a_space():
-    text = "第一句话在这里。第二句话在这里。第三句话很长很长很长很长很长。"
-    assert cut_to_tokens(text, 18, counter) == "第一句话在这里。第二句话在这里。 …"
-
-
-def test_a_text_without_sentences_is_cut_between_characters():
-    assert cut_to_tokens("一" * 100, 11, counter) == "一" * 10 + " …"
-
-
-def test_nothing_is_left_where_nothing_fits():
-    assert cut_to_tokens("word " * 10, 0, counter) == ""
+@pytest.mark.parametrize(
+    ("text", "room", "left"),
+    [
+        ("one two three", 3, "one two three"),
+        ("First fact here. Second fact here. Third fact here, longer than the room.", 14, 2),
+        ("The file is src/app.py and it is long enough. Next sentence does not fit any more at all.", 18, 1),
+        ("- line 1\n- line 2\n- line 3\n- line 4\n- line 5", 10, "- line 1\n- line 2\n- line 3 …"),
+        (
+            "第一句话在这里。第二句话在这里。第三句话很长很长很长很长很长。",
+            18,
+            "第一句话在这里。第二句话在这里。 …",
+        ),
+        ("一" * 100, 11, "一" * 10 + " …"),
+        ("word " * 10, 0, ""),
+    ],
+)
+def test_a_text_is_cut_where_a_sentence_or_line_ends_if_it_has_any(text: str, room: int, left: str | int):
+    whole = f"{'. '.join(text.split('. ')[:left])}. …" if isinstance(left, int) else left
+    assert cut_to_tokens(text, room, counter) == whole
 
 
 @given(

@@ -105,11 +105,15 @@ async def test_usage_may_be_missing(server: ModelServer, provider: Provider):
     assert (summary.input_tokens, summary.output_tokens) == (0, 0)
 
 
+SPENT = status(429, "You exceeded your current quota", error_code="insufficient_quota")
+"""DashScope's OpenAI-compatible mode calls one of tokens per minute what OpenAI calls an empty account."""
+
+
 class TestRetries:
     @pytest.mark.parametrize(
         "failure",
-        [status(429), status(500), status(503), status(408), reset()],
-        ids=["429", "500", "503", "408", "reset"],
+        [status(429), status(503), status(408), reset(), SPENT],
+        ids=["429", "503", "408", "reset", "a quota that may be one of tokens per minute"],
     )
     async def test_what_may_pass_is_tried_again(self, server: ModelServer, provider: Provider, failure):
         server.script(failure, failure, completion(GOOD))
@@ -125,29 +129,25 @@ class TestRetries:
             await asked.summarize(ASKED)
         assert asked._sleep.seconds == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
 
-    @pytest.mark.parametrize("code", [400, 401, 403, 404, 413])
+    @pytest.mark.parametrize(
+        ("code", "text", "named"),
+        [
+            (400, "scripted failure", None),
+            (400, "Input data may contain inappropriate content.", "DataInspectionFailed"),
+            (401, "scripted failure", None),
+            (404, "scripted failure", None),
+            (413, "scripted failure", None),
+            (429, "Billing hard limit", "billing_hard_limit_reached"),
+        ],
+    )
     async def test_what_does_not_pass_is_not_tried_again(
-        self, server: ModelServer, provider: Provider, code: int
+        self, server: ModelServer, provider: Provider, code: int, text: str, named: str | None
     ):
-        server.script(status(code))
-        with pytest.raises(SummarizerError, match=f"scripted: HTTP {code}: .*scripted failure") as caught:
+        server.script(status(code, text, error_code=named))
+        with pytest.raises(SummarizerError, match=f"scripted: HTTP {code}: .*{text}") as caught:
             await provider.make(server).summarize(ASKED)
         assert len(server.requests) == 1
         assert str(code) in str(caught.value.__cause__)
-
-    async def test_an_exhausted_quota_is_not_tried_again(self, server: ModelServer, provider: Provider):
-        server.script(status(429, "Billing hard limit", error_code="billing_hard_limit_reached"))
-        with pytest.raises(SummarizerError, match=r"HTTP 429: .*hard limit"):
-            await provider.make(server).summarize(ASKED)
-        assert len(server.requests) == 1
-
-    async def test_a_quota_that_may_be_one_of_tokens_per_minute_is_tried_again(
-        self, server: ModelServer, provider: Provider
-    ):
-        """DashScope's OpenAI-compatible mode calls it what OpenAI calls an empty account."""
-        spent = status(429, "You exceeded your current quota", error_code="insufficient_quota")
-        server.script(spent, completion(GOOD))
-        assert (await provider.make(server).summarize(ASKED)).text == GOOD
 
     @pytest.mark.parametrize(
         ("headers", "pause"),
@@ -224,17 +224,7 @@ class TestRetries:
 class TestOverflow:
     @pytest.mark.parametrize(
         ("reply", "limit"),
-        [
-            (context_length_exceeded(8_192), 8_192),
-            (
-                status(400, "Range of input length should be [1, 30720]", error_code="InvalidParameter"),
-                30_720,
-            ),
-            (status(400, "prompt is too long: 9000 tokens > 8000 maximum"), 8_000),
-            (status(400, "Your request exceeded model token limit: 8192 (requested: 9030)"), 8_192),
-            (status(413, "Payload Too Large"), None),
-        ],
-        ids=["openai", "dashscope", "anthropic", "moonshot", "413"],
+        [(context_length_exceeded(8_192), 8_192), (status(413, "Payload Too Large"), None)],
     )
     async def test_a_prompt_that_the_model_does_not_read_is_told_apart_and_never_tried_again(
         self, server: ModelServer, provider: Provider, reply, limit
@@ -278,8 +268,6 @@ class TestParameters:
         [
             "invalid temperature: only 1 is allowed for this model",
             "`temperature` is deprecated for this model.",
-            "`temperature` may only be set to 1 when thinking is enabled.",
-            "`temperature` must be strictly positive",
             "Temperature should be in (0.0, 2.0)",
             "temperature参数非法。请检查文档。",
         ],
@@ -310,19 +298,8 @@ class TestParameters:
         await provider.make(server).summarize(ASKED)
         assert not {"max_tokens", "max_completion_tokens"} & provider.parameters(server.requests[-1]).keys()
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "Range of max_tokens should be [1, 300]",
-            "max_tokens is too large: 406. This model supports at most 300 completion tokens.",
-            "`max_tokens` must be less than or equal to `300`, the maximum value for `max_tokens` is "
-            "less than the `context_window` for this model",
-        ],
-    )
-    async def test_a_server_that_writes_less_is_asked_for_less(
-        self, server: ModelServer, provider: Provider, text: str
-    ):
-        server.script(status(400, text), completion(GOOD))
+    async def test_a_server_that_writes_less_is_asked_for_less(self, server: ModelServer, provider: Provider):
+        server.script(status(400, "Range of max_tokens should be [1, 300]"), completion(GOOD))
         asked = provider.make(server, max_retries=0)
         await asked.summarize(ASKED)
         await asked.summarize(ASKED)
@@ -373,11 +350,8 @@ class TestAnswers:
             (completion(""), "holds no text"),
             (completion(None, refusal="I will not."), "refused: I will not"),
             (completion("", finish_reason="content_filter"), "content filter"),
-            (completion(GOOD, finish_reason="sensitive"), "content filter"),
             (raw('{"choices": []}'), "no chat completion|could not be read"),
-            (raw('{"output": {}}'), "no chat completion|could not be read"),
             (raw('{"output": {"choices": [{}]}}'), "no chat completion|could not be read"),
-            (raw("{}"), "no chat completion|could not be read"),
             (raw("[]"), "no chat completion|could not be read"),
             (raw('{"choices": [{"mess'), "could not be read"),
             (raw("<html>502</html>", content_type="text/html"), "no chat completion.*502|could not be read"),
@@ -390,15 +364,6 @@ class TestAnswers:
     ):
         server.script(reply)
         with pytest.raises(SummarizerError, match=f"scripted: .*(?:{cause})"):
-            await provider.make(server).summarize(ASKED)
-        assert len(server.requests) == 1
-
-    async def test_material_that_is_refused_by_inspection_is_not_tried_again(
-        self, server: ModelServer, provider: Provider
-    ):
-        text = "Input data may contain inappropriate content."
-        server.script(status(400, text, error_code="DataInspectionFailed"))
-        with pytest.raises(SummarizerError, match="inappropriate content"):
             await provider.make(server).summarize(ASKED)
         assert len(server.requests) == 1
 
