@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -42,12 +41,6 @@ class TestLimits:
         assert (done.bytes_before, done.bytes_after, done.removed_bytes) == (4_000, 2_000, 2_000)
         assert (done.namespaces, done.in_use, done.kept) == (4, 0, 0)
         assert bytes_in(tmp_path) == 2_000
-
-    async def test_both_limits_hold(self, tmp_path: Path) -> None:
-        for name, days in {"a": 40, "b": 2, "c": 1}.items():
-            await put(tmp_path, name, age_seconds=days * DAY)
-        done = collect_garbage(tmp_path, max_bytes=1_000, max_age_seconds=30 * DAY)
-        assert [(each.name, each.reason) for each in done.removed] == [("a", "age"), ("b", "bytes")]
 
     async def test_without_limits_only_what_is_empty_goes(self, tmp_path: Path) -> None:
         await put(tmp_path, "old", age_seconds=1_000 * DAY)
@@ -115,15 +108,6 @@ class TestWhatStays:
             store.open()
         assert collect_garbage(tmp_path, max_bytes=0, max_age_seconds=0).removed == ()
         assert await store.read(ref)
-
-    async def test_opening_counts_as_use_later(self, tmp_path: Path) -> None:
-        await put(tmp_path, "read", age_seconds=99 * DAY)
-        store = FileOffloadStore(tmp_path, "read")
-        await store.refs()
-        store.close()
-        await put(tmp_path, "unread", age_seconds=1)
-        done = collect_garbage(tmp_path, max_bytes=1_000, max_age_seconds=30 * DAY)
-        assert [each.name for each in done.removed] == ["unread"]
 
     async def test_what_the_caller_keeps(self, tmp_path: Path) -> None:
         for name in ("a", "b"):
@@ -258,12 +242,6 @@ class TestRemoving:
         assert done.removed_bytes == 1_000 + size + 10
         assert namespaces_in(tmp_path) == []
 
-    async def test_half_written_files_go_with_their_namespace(self, tmp_path: Path) -> None:
-        await put(tmp_path, "a")
-        (tmp_path / "a" / ".writing-abc.tmp").write_bytes(b"x" * 500)
-        assert collect_garbage(tmp_path, max_bytes=0).removed_bytes == 1_500
-        assert namespaces_in(tmp_path) == []
-
     async def test_one_that_broke_off_is_finished_by_the_next(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -336,23 +314,6 @@ class TestRemoving:
         monkeypatch.setattr(Path, "unlink", unlink)
         assert [each.name for each in collect_garbage(tmp_path, max_bytes=0).removed] == ["b"]
         assert namespaces_in(tmp_path) == []
-
-    async def test_many_at_once_from_several_threads(self, tmp_path: Path) -> None:
-        kept = FileOffloadStore(tmp_path, "kept")
-        ref = await kept.write("text")
-        for number in range(130):
-            await put(tmp_path, f"n{number}", age_seconds=number + 1)
-        threads = [
-            threading.Thread(target=collect_garbage, args=(tmp_path,), kwargs={"max_bytes": 0})
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert namespaces_in(tmp_path) == ["kept"]
-        assert not list((tmp_path / ".store").glob("removing-*"))
-        assert await kept.read(ref) == "text"
 
 
 @given(

@@ -89,35 +89,6 @@ class TestOneProcess:
         assert namespaces_in_use(tmp_path) == set()
         assert files_in(tmp_path) == []
 
-    def test_files_are_opened_as_they_are(self, tmp_path: Path) -> None:
-        """Windows writes two characters for a line feed unless told otherwise, and no line would be one."""
-        program = """
-            import os, sys
-            flag, opened, really = 1 << 29, [], os.open
-            def open_file(path, flags, *rest, **more):
-                opened.append((str(path), flags & flag))
-                return really(path, flags & ~flag, *rest, **more)
-            os.O_BINARY, os.open = flag, open_file
-            from context_compressor.offload.directory import Usage, namespaces_in_use
-            from context_compressor.offload.files import FileOffloadStore
-            store = FileOffloadStore(sys.argv[1], "a")
-            store.open()
-            Usage(store.directory.parent).begin_counting()
-            assert namespaces_in_use(store.directory.parent) == {"a"}
-            assert {bool(is_plain) for path, is_plain in opened if os.path.isfile(path)} == {True}, opened
-        """
-        with run_python(program, tmp_path) as process:
-            _, complaint = process.communicate()
-        assert process.returncode == 0, complaint
-
-    async def test_a_store_that_nothing_refers_to_any_more_is_closed(self, tmp_path: Path) -> None:
-        store = FileOffloadStore(tmp_path, "a")
-        store.open()
-        assert namespaces_in_use(tmp_path) == {"a"}
-        del store
-        python_gc.collect()
-        assert namespaces_in_use(tmp_path) == set()
-
     async def test_a_thousand_sessions_take_one_descriptor_and_leave_nothing(self, tmp_path: Path) -> None:
         shared = directory_of(tmp_path)
         leases = [Lease(shared, "first", 1)]
@@ -179,16 +150,6 @@ class TestOneProcess:
         await store.write("another")
         assert caplog.text.count("is not marked as in use") == 1
 
-    async def test_having_a_look_on_the_command_line_leaves_no_trace(self, tmp_path: Path) -> None:
-        from context_compressor.cli.stored import StoreView
-
-        await put(tmp_path, "a", age_seconds=9)
-        shutil.rmtree(tmp_path / ".store")
-        before = (tmp_path / "a").stat().st_mtime_ns
-        StoreView(str(tmp_path), None).refs()
-        assert names_in(tmp_path) == ["a"]
-        assert (tmp_path / "a").stat().st_mtime_ns == before
-
 
 class TestProcesses:
     async def test_what_another_process_has_open_stays_until_it_ends(self, tmp_path: Path) -> None:
@@ -231,26 +192,6 @@ class TestProcesses:
             assert namespaces_in_use(path) == expected
             process.communicate("")
             assert namespaces_in_use(path) == set()
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-    def test_a_child_that_ends_takes_nothing_from_its_parent(self, tmp_path: Path) -> None:
-        code = """
-            import asyncio, os, sys
-            from context_compressor.offload.files import FileOffloadStore
-            store = FileOffloadStore(sys.argv[1], "a")
-            asyncio.run(store.write("text"))
-            if (child := os.fork()) == 0:
-                del store
-                sys.exit(0)
-            os.waitpid(child, 0)
-            print("open", flush=True)
-            sys.stdin.read()
-        """
-        process = run_python(code, tmp_path)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        assert namespaces_in_use(tmp_path) == {"a"}
-        process.communicate("")
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
     @pytest.mark.filterwarnings("ignore:This process")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
-from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadFullError
-from context_compressor.offload import directory, folders
+from context_compressor.errors import InvalidArgumentError, OffloadFullError
+from context_compressor.offload import directory
 from context_compressor.offload.directory import Usage, collect_garbage
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import ref_of
@@ -46,23 +45,11 @@ class TestBytes:
         assert len(list((tmp_path / "a").iterdir())) == 2
         await store.write(text_of(4, 500))  # a smaller one fits
 
-    async def test_what_is_stored_already_needs_no_room(self, tmp_path: Path) -> None:
-        store = FileOffloadStore(tmp_path, "a", max_bytes=1_000)
-        assert await store.write(text_of(1)) == await store.write(text_of(1))
-
     async def test_a_text_larger_than_the_quota_removes_nothing(self, tmp_path: Path) -> None:
         await put(tmp_path, "closed")
         with pytest.raises(OffloadFullError, match="raise max_bytes"):
             await FileOffloadStore(tmp_path, "a", max_bytes=5_000).write(text_of("large", 5_001))
         assert namespaces_in(tmp_path) == ["a", "closed"]
-
-    async def test_deleting_makes_room(self, tmp_path: Path) -> None:
-        store = FileOffloadStore(tmp_path, "a", max_bytes=1_500)
-        ref = await store.write(text_of(1))
-        with pytest.raises(OffloadFullError):
-            await store.write(text_of(2))
-        await store.delete(ref)
-        await store.write(text_of(2))
 
     async def test_a_session_that_ends_makes_room(self, tmp_path: Path) -> None:
         ending = FileOffloadStore(tmp_path, "ending", max_bytes=1_500)
@@ -117,23 +104,6 @@ class TestBytes:
             getattr(store, call)()
         assert Usage(tmp_path).used() == bytes_in(tmp_path) == (4_500 if call == "write" else 3_500)
 
-    async def test_what_could_not_be_counted_is_counted_by_the_next_text(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        store = FileOffloadStore(tmp_path, "a", max_bytes=9_000)
-        await store.write(text_of(1))
-        (tmp_path / "a" / "search.sqlite3").write_bytes(b"x" * 1_500)
-
-        def fail(*_: object) -> None:
-            raise OSError(24, "Too many open files")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Usage, "add", fail)
-            with pytest.raises(OffloadError, match="Too many"):
-                await store.write(text_of(2))
-        await store.write(text_of(3))
-        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 3_500
-
     async def test_stores_without_a_quota_are_counted(self, tmp_path: Path) -> None:
         limited = FileOffloadStore(tmp_path, "limited", max_bytes=2_500)
         await limited.write(text_of(1))
@@ -172,60 +142,6 @@ class TestBytes:
                 with pytest.raises(Exception, match="could not be written"):
                     await store.write(text_of(number))
         await store.write(text_of("fits", 1_400))
-
-    async def test_many_writes_at_once_stay_within(self, tmp_path: Path) -> None:
-        stores = [FileOffloadStore(tmp_path, f"n{number}", max_bytes=10_500) for number in range(4)]
-        answers = await asyncio.gather(
-            *(store.write(text_of(f"{i} {k}")) for i, store in enumerate(stores) for k in range(6)),
-            return_exceptions=True,
-        )
-        refused = [answer for answer in answers if isinstance(answer, BaseException)]
-        assert all(isinstance(error, OffloadFullError) for error in refused)
-        assert len(refused) == 14
-        assert bytes_in(tmp_path) == 10_000
-
-    async def test_a_look_at_any_moment_of_a_write_finds_what_was_reserved(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        real_add, real_is_ours = Usage.add, folders.is_ours
-        named: list[str] = []
-
-        def add_and_look(usage: Usage, size: int, limit: int | None = None, file: int | None = None) -> bool:
-            is_added = real_add(usage, size, limit, file)
-            collect_garbage(tmp_path)  # counted, and not yet written
-            return is_added
-
-        def name_while_looking(entry: os.DirEntry[str]) -> bool:
-            if entry.name.endswith(".tmp") and not named:
-                named.append(f"{ref_of(text_of(3)).removeprefix('ctx://')}.txt")
-                Path(entry.path).rename(tmp_path / "b" / named[0])
-            return real_is_ours(entry)
-
-        for max_bytes in (10_000, None):  # nobody counts before there was a quota
-            store = FileOffloadStore(tmp_path, "a", max_bytes=max_bytes)
-            await store.write(text_of(f"the first {max_bytes}"))
-            with monkeypatch.context() as patched:
-                patched.setattr(Usage, "add", add_and_look)
-                await store.write(text_of(f"the second {max_bytes}"))
-            used = Usage(tmp_path).used()
-            assert used is not None
-            assert used >= bytes_in(tmp_path)
-        (tmp_path / "b").mkdir(0o700)
-        (tmp_path / "b" / ".writing-1.tmp").write_text(text_of(3))
-        with monkeypatch.context() as patched:
-            patched.setattr(folders, "is_ours", name_while_looking)
-            collect_garbage(tmp_path)
-        assert named
-        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 5_000
-
-    def test_a_count_that_was_lost_meanwhile_is_never_below_what_was_found(self, tmp_path: Path) -> None:
-        usage = Usage(tmp_path)
-        usage.begin_counting()
-        usage.add(1_000)
-        begun = usage.begin_counting()
-        (tmp_path / ".store" / "usage").unlink()
-        usage.end_counting(1_000, begun)
-        assert usage.used() == 1_000
 
     def test_processes_share_it(self, tmp_path: Path) -> None:
         code = """
@@ -288,21 +204,6 @@ class TestBytes:
             FileOffloadStore(tmp_path, max_age_seconds="30d")  # type: ignore[arg-type]
         with pytest.raises(TypeError):
             FileOffloadStore(tmp_path, "a", 5)  # type: ignore[misc]
-
-    @pytest.mark.skipif(os.name == "nt", reason="no links there")
-    @pytest.mark.parametrize("max_bytes", [None, 5_000])
-    async def test_a_count_that_is_a_link_is_not_written(self, tmp_path: Path, max_bytes: int | None) -> None:
-        """Who unpacks somebody's directory must find no other file of his changed."""
-        victim = tmp_path / "authorized_keys"
-        victim.write_text("ssh-ed25519 " + "A" * 100)
-        (tmp_path / "store" / ".store").mkdir(parents=True)
-        (tmp_path / "store" / ".store" / "usage").symlink_to(victim)
-        store = FileOffloadStore(tmp_path / "store", "a", max_bytes=max_bytes)
-        with pytest.raises(OffloadError) if max_bytes else nullcontext():
-            await store.write(text_of(1))
-        with suppress(OffloadError):
-            collect_garbage(tmp_path / "store", max_bytes=1)
-        assert victim.read_text() == "ssh-ed25519 " + "A" * 100
 
 
 class TestAge:
