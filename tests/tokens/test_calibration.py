@@ -65,7 +65,7 @@ class Provider:
 
 @pytest.mark.parametrize("noise", [0.0, 0.005])
 def test_a_growing_view_is_never_refused_and_soon_uses_what_fits(noise: float) -> None:
-    for seed in range(200):
+    for seed in range(60):
         provider = Provider(seed, noise)
         errors = list(provider.run(40))
         assert provider.refusals == 0, seed
@@ -77,13 +77,13 @@ def test_a_growing_view_is_never_refused_and_soon_uses_what_fits(noise: float) -
 def test_noisy_counts_cost_some_of_the_budget_and_few_refusals() -> None:
     """Two per cent either way on every report, far more than a provider's counts scatter."""
     refusals = 0
-    for seed in range(200):
+    for seed in range(60):
         provider = Provider(seed, 0.02)
         errors = list(provider.run(40))
         refusals += provider.refusals
         assert max(errors[9:]) < 0.01, seed
         assert min(errors[9:]) > -0.16, seed
-    assert refusals <= 5
+    assert refusals <= 2
 
 
 @given(st.lists(st.tuples(st.integers(1, 20_000), st.floats(0, 1))), st.integers(1, LIMIT))
@@ -97,12 +97,6 @@ def test_a_counter_that_is_right_or_counts_too_much_takes_nothing(
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**7)), max_size=20))
 def test_whatever_is_reported_the_budget_stays_in_its_bounds(reports: list[tuple[int, int]]) -> None:
     assert LEAST <= budget(reported(*reports)) <= LIMIT
-
-
-def test_what_was_reserved_is_not_counted_twice() -> None:
-    found = reported(*((ours, ours + 4_000) for ours in range(1_000, 12_000, 1_000)))
-    assert budget(found, LIMIT - 4_000) == LIMIT - 4_000
-    assert 0.98 * 12_000 < budget(found) <= 12_000
 
 
 def test_a_small_overhead_takes_no_more_than_itself() -> None:
@@ -122,11 +116,6 @@ def test_one_report_of_a_small_view_is_taken_on_the_safe_side() -> None:
     assert found > 6_000
 
 
-def test_two_views_of_different_size_tell_ratio_from_offset() -> None:
-    found = budget(reported((1_500, 5_950), (6_000, 11_800)))
-    assert 0.92 * 9_230 < found <= 9_230
-
-
 STEADY = [(ours, int(1.3 * ours) + 4_000) for ours in range(1_000, 9_000, 800)]
 
 
@@ -136,22 +125,6 @@ def test_one_odd_report_among_others_changes_little(odd: int, place: int) -> Non
     reports = [*STEADY[:place], (STEADY[place - 1][0] + 300, odd), *STEADY[place:]]
     found = budget(reported(*reports))
     assert 0.94 * 9_230 < found <= 9_230
-
-
-@pytest.mark.parametrize("odd", [0, 1, 400])
-def test_one_odd_report_at_the_very_beginning_is_forgotten(odd: int) -> None:
-    assert 0.94 * 9_230 < budget(reported((500, odd), *STEADY)) <= 9_230
-
-
-def test_a_first_report_that_cannot_be_has_to_be_said_twice() -> None:
-    assert budget(reported((500, 60_000))) == LIMIT
-    assert budget(reported((500, 60_000), (700, 60_000))) == LEAST
-
-
-@pytest.mark.parametrize("nothing", [(0, 100), (100, 0)])
-def test_a_report_of_nothing_is_none(nothing: tuple[int, int]) -> None:
-    assert reported(nothing).is_empty
-    assert reported(*STEADY, nothing) == reported(*STEADY)
 
 
 def test_new_schemas_are_believed_with_the_second_report() -> None:
@@ -174,25 +147,11 @@ def test_a_view_that_was_accepted_within_the_limit_may_stay() -> None:
 
 
 class TestRefusals:
-    def test_one_leads_to_a_clearly_smaller_view(self) -> None:
-        found = reported(*STEADY)
-        found.record_overflow(9_000)
-        assert budget(found) == 7_200
-        found.end_shrinking()
-        assert budget(found) == 7_200
-
     def test_another_before_anything_was_accepted_leads_to_half(self) -> None:
         found = reported(*STEADY)
         found.record_overflow(9_000)
         found.record_overflow(7_200)
         assert budget(found) == 3_600
-
-    def test_the_smallest_refused_view_counts(self) -> None:
-        found = Calibration()
-        found.record_overflow(9_000)
-        found.record_usage(5_000, 9_000)
-        found.record_overflow(12_000)
-        assert budget(found) == 7_200
 
     def test_one_out_of_the_blue_leads_to_half(self) -> None:
         found = Calibration()
@@ -233,12 +192,6 @@ class TestRefusals:
         found.end_shrinking()
         assert budget(found) == int(0.8 * 0.8 * 16_000)
 
-    def test_a_named_limit_far_above_the_budget_is_believed_in_part(self) -> None:
-        found = Calibration()
-        found.record_overflow(16_000, 1_000_000)
-        found.end_shrinking()
-        assert budget(found) == int(0.8 * 0.5 * 16_000)
-
     def test_a_view_that_cannot_become_smaller_is_tried_unless_that_is_ruled_out(self) -> None:
         found = Calibration()
         found.record_overflow(10_000)
@@ -248,13 +201,6 @@ class TestRefusals:
         found.record_overflow(9_500)
         assert budget(found) < 9_500
         assert not found.concede(9_500, LIMIT)
-
-    def test_what_was_conceded_holds_until_the_next_report(self) -> None:
-        found = Calibration()
-        found.record_overflow(10_000)
-        assert found.concede(9_500, LIMIT)
-        found.record_usage(9_500, 20_000)
-        assert budget(found) < 9_500
 
     def test_what_was_conceded_is_forgotten_with_the_refusals(self) -> None:
         found = reported((6_000, 14_000))
@@ -269,9 +215,6 @@ class TestRefusals:
         assert not found.concede(8_500, LIMIT)
         found.record_overflow(None, 14_000)
         assert not found.concede(7_500, LIMIT)
-
-    def test_one_odd_report_rules_out_nothing(self) -> None:
-        assert reported((6_000, 14_000), (6_000, 14_000), (6_000, 60_000)).concede(7_500, LIMIT)
 
 
 ADAPTER = TypeAdapter(Calibration)

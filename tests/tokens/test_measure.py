@@ -55,15 +55,6 @@ def test_a_custom_counter_is_asked_once_and_its_total_shared_by_characters() -> 
     assert counter.calls == [[msg]]
 
 
-def test_what_is_no_text_part_has_its_share_too() -> None:
-    call = {"type": "tool_use", "id": "c", "name": "write", "input": {"body": "x" * 900}}
-    thought = {"type": "thinking", "thinking": "y" * 1_000}
-    msg = Msg("assistant", [{"type": "text", "text": "z" * 100}, call, thought], "assistant")
-    measured = measure(Counter(answer=2_000), msg)
-    assert measured.total == 2_000
-    assert 80 < measured.texts[0] < 110
-
-
 @given(msg=messages().filter(bool).map(lambda found: found[0]))
 def test_shares_are_never_more_than_the_total(msg: Msg) -> None:
     for answer in (0, 1, 1_000_000):
@@ -71,11 +62,6 @@ def test_shares_are_never_more_than_the_total(msg: Msg) -> None:
         assert measured.total == answer
         assert len(measured.texts) == len(text_parts(msg))
         assert sum(measured.texts) <= answer
-
-
-def test_an_empty_message_can_be_measured() -> None:
-    assert measure(Counter(answer=4), Msg("", "", "user")) == MessageTokens(4, (0,))
-    assert measure(Counter(answer=4), Msg("", [], "user")) == MessageTokens(4, ())
 
 
 @pytest.mark.parametrize("answer", [-1, True, 1.5, "7", [1]])
@@ -103,15 +89,6 @@ async def test_small_messages_are_counted_on_the_loop_and_large_ones_off_it() ->
     assert counter.threads[1] != here
 
 
-async def test_small_messages_that_are_large_together_are_counted_in_one_thread() -> None:
-    counter = Counter()
-    msgs = [said("x" * 1_000)] * 40
-    assert await measure_all_off_loop(counter, msgs) == [measure(Counter(), msg) for msg in msgs]
-    assert len(set(counter.threads)) == 1
-    assert threading.get_ident() not in counter.threads
-    assert await measure_all_off_loop(counter, []) == []
-
-
 async def test_a_vocabulary_is_read_off_the_loop() -> None:
     class Reading(Counter):
         is_loaded = False
@@ -130,11 +107,6 @@ async def test_a_vocabulary_is_read_off_the_loop() -> None:
     assert counter.read_in not in (None, here)
     assert counter.threads[0] == here
     assert counter.threads[1] != here
-
-
-async def test_off_the_loop_the_numbers_are_the_same(qwen: TiktokenCounter) -> None:
-    for msg in (said("small"), said("large " * 5_000)):
-        assert await measure_all_off_loop(qwen, [msg]) == [measure(qwen, msg)]
 
 
 async def test_an_error_of_a_counter_reaches_the_caller_from_a_thread() -> None:

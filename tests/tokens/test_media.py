@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import json
 import random
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from context_compressor.tokens.media import (
     VIDEO_TOKENS,
     block_tokens,
     is_encoded,
-    kind_of,
     openai_tiles,
     qwen_tokens,
 )
@@ -156,34 +154,6 @@ def test_the_remarks_of_from_openai_cost_nothing() -> None:
     assert cost({**refusal, "openai": {"form": "field"}}) == cost(refusal)
 
 
-def test_what_json_cannot_say_is_counted_by_its_text() -> None:
-    assert cost({"type": "anything", "when": {1, 2}}) > 0
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("image", "image"),
-        ("image_url", "image"),
-        ("input_image", "image"),
-        ("image/png", "image"),
-        ("input_audio", "audio"),
-        ("video_url", "video"),
-        ("file", "file"),
-        ("input_file", "file"),
-        ("document_url", "file"),
-        ("application/pdf", "file"),
-        ("profile", None),
-        ("application_form", None),
-        ("text/plain", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_a_kind_is_read_from_types_and_media_types(text: Any, kind: str | None) -> None:
-    assert kind_of(text) == kind
-
-
 def test_only_long_strings_without_blanks_are_taken_for_base64() -> None:
     assert is_encoded(LARGE)
     assert is_encoded("\r\n".join(LARGE[i : i + 76] for i in range(0, 1_000, 76)))
@@ -206,9 +176,3 @@ def test_a_limit_of_pixels_beside_an_image_is_heeded(extra: dict[str, int], toke
         {"type": "image_url", "image_url": {"url": large, **extra}},
     ):
         assert block_tokens(part, len, qwen_tokens) == tokens
-
-
-def test_a_limit_of_pixels_that_is_none_changes_nothing() -> None:
-    for odd in (0, -1, "many", True, None):
-        part = {"type": "image_url", "image_url": {"url": "https://x.org/a.png"}, "max_pixels": odd}
-        assert block_tokens(part, len, qwen_tokens) == 2_481

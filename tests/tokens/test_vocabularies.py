@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -48,13 +45,6 @@ def theirs() -> Any:
 
 def their_count(tokenizer: Any, text: str) -> int:
     return len(tokenizer.encode(text, allowed_special=set()))
-
-
-@pytest.mark.parametrize("text", SAMPLES)
-def test_the_default_counts_as_dashscopes_tokenizer_does(
-    qwen: TiktokenCounter, theirs: Any, text: str
-) -> None:
-    assert qwen.count_text(text) == their_count(theirs, text)
 
 
 @given(text=texts())
@@ -143,11 +133,6 @@ def test_a_text_of_one_endless_word_is_counted(qwen: TiktokenCounter, text: str,
     assert exact * 0.99 <= qwen.count_text(text) <= exact * 1.03
 
 
-def test_special_tokens_in_a_text_are_plain_text(qwen: TiktokenCounter) -> None:
-    assert qwen.count_text("<|endoftext|>") > 1
-    assert qwen.count_text("<|im_start|>") > 1
-
-
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff b", "\ud83d\ude00", "\ud83d" * 5_000])
 def test_lone_surrogates_are_counted(qwen: TiktokenCounter, text: str) -> None:
     assert 0 < qwen.count_text(text) <= 4 * len(text)
@@ -160,13 +145,6 @@ def test_no_model_and_qwens_models_read_qwens_vocabulary(model: str | None) -> N
     assert TiktokenCounter(model).encoding_name == "qwen"
 
 
-def test_construction_reads_nothing_and_the_name_is_right_before_any_count(unloaded: None) -> None:
-    counter = TiktokenCounter()
-    assert not counter.is_loaded
-    assert counter.encoding_name == "qwen"
-    assert counter.is_loaded
-
-
 def test_it_is_a_token_counter() -> None:
     assert isinstance(TiktokenCounter(), TokenCounter)
     assert repr(TiktokenCounter()) == "TiktokenCounter()"
@@ -176,33 +154,6 @@ def test_it_is_a_token_counter() -> None:
 def test_a_model_that_is_no_name_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="model: expected the name of a model or None, got 5"):
         TiktokenCounter(5)  # type: ignore[arg-type]
-
-
-def test_counting_imports_no_provider_sdk() -> None:
-    code = (
-        "import sys; from context_compressor.tokens.tiktoken import TiktokenCounter; "
-        "assert TiktokenCounter().count_text('hi') == 1; "
-        "assert not {'dashscope', 'openai', 'requests'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_threads_that_count_first_at_once_read_the_file_once(unloaded: None) -> None:
-    counters = [TiktokenCounter() for _ in range(4)] * 2
-    counts: list[int] = []
-    start = threading.Barrier(len(counters))
-
-    def count(counter: TiktokenCounter) -> None:
-        start.wait()
-        counts.append(counter.count_text("hello world"))
-
-    threads = [threading.Thread(target=count, args=(counter,)) for counter in counters]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counts == [2] * len(counters)
-    assert vocabularies._load_qwen.cache_info().misses == 1
 
 
 @pytest.mark.parametrize(
@@ -229,15 +180,6 @@ def test_an_openai_vocabulary_that_is_not_at_hand_is_not_fetched(
     assert counter.count_text("hello world") == 2
     assert counter.encoding_name == "qwen"
     assert not list(no_network.iterdir())
-
-
-def test_a_damaged_file_in_tiktokens_cache_is_left_alone(no_network: Path) -> None:
-    url = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
-    path = no_network / hashlib.sha1(url.encode()).hexdigest()
-    path.write_bytes(b"IQ== 0\n")
-    with pytest.warns(UserWarning, match="not in tiktoken's cache"):
-        assert TiktokenCounter("gpt-4o").encoding_name == "qwen"
-    assert path.read_bytes() == b"IQ== 0\n"
 
 
 @pytest.mark.parametrize("variable", ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"])
@@ -277,15 +219,6 @@ def test_an_openai_vocabulary_at_hand_is_used_without_a_warning(byte_encoding: N
     assert counter.encoding_name == "o200k_base"
     assert counter.count_text("<|endoftext|>é") == 15
     assert counter.count_messages([Msg("user", "hi", "user")]) == 2 + vocabularies.OPENAI_MESSAGE_TOKENS
-
-
-def test_an_openai_vocabulary_that_vanishes_is_not_fetched(
-    byte_encoding: None, no_network: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counter = TiktokenCounter("gpt-4o")
-    monkeypatch.delitem(registry.ENCODINGS, "o200k_base")
-    with pytest.warns(UserWarning, match="no longer holds o200k_base; counting with"):
-        assert counter.encoding_name == "estimate"
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4", "deepseek-chat", "davinci", ""])
@@ -329,11 +262,8 @@ def damages() -> dict[str, bytes]:
     return {
         "empty": b"",
         "no vocabulary": b"<html>404 not found</html>",
-        "zeros": bytes(1_000),
-        "cut short": whole[: len(whole) // 2],
         "cut between lines": b"".join(lines[:-10]),
         "a line missing": b"".join(lines[1:]),
-        "a rank twice": b"".join([*lines[:-1], lines[-1].split()[0] + b" 5\n"]),
         "no base64": b"".join([*lines[:-1], b"!! 151642\n"]),
     }
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 from typing import Any
 
 import pytest
@@ -107,11 +106,6 @@ class TestSchemas:
             assert set(parameters["required"]) <= set(parameters["properties"])
         json.dumps(schemas)
 
-    def test_a_caller_who_changes_them_harms_nobody(self) -> None:
-        tools = OffloadTools(Source())
-        tools.schemas[0]["function"]["name"] = "mine"
-        assert tools.schemas[0]["function"]["name"] == "read_offloaded"
-
     @pytest.mark.parametrize(
         "name", ["read_offloaded", "mcp__memory__read_offloaded", "memory.read_offloaded"]
     )
@@ -175,10 +169,6 @@ class TestRead:
         assert "9 in all" in answer
         assert parse_page(answer) is None
 
-    async def test_two_refs_in_one_are_not_guessed_at(self) -> None:
-        source = Source("a", "b")
-        assert "No text" in await read(source, ref=" ".join(source.texts))
-
     async def test_with_nothing_offloaded_it_says_so(self) -> None:
         assert "nothing has left this conversation" in await read(Source(), ref=ABSENT)
 
@@ -189,7 +179,7 @@ class TestRead:
         assert "has 6 characters" in await read(source, ref=ref_of(PROSE), column=7)
 
     @pytest.mark.parametrize(
-        "value", [0, -1, -(10**30), 1.5, "x", "1.5", True, [], {}, float("nan"), float("inf"), "9" * 40]
+        "value", [0, -(10**30), 1.5, "1.5", True, [], float("nan"), float("inf"), "9" * 40]
     )
     @pytest.mark.parametrize("name", ["offset", "limit", "column"])
     async def test_a_bad_number_is_answered(self, name: str, value: Any) -> None:
@@ -201,10 +191,6 @@ class TestRead:
     async def test_numbers_as_models_write_them_are_taken(self, value: Any) -> None:
         source = Source(PROSE)
         assert "\nBeta gamma.\n" in await read(source, ref=ref_of(PROSE), offset=value, limit=1)
-
-    async def test_null_is_the_default(self) -> None:
-        source = Source(PROSE)
-        assert is_page_of(await read(source, ref=ref_of(PROSE), offset=None, limit=None, column=None), source)
 
     @pytest.mark.parametrize(
         ("error", "said"),
@@ -283,11 +269,6 @@ class TestArguments:
             assert parse_page(answer) is None
             assert COUNTER.count_text(answer) < 200
 
-    async def test_json_text_is_taken_as_it_stands_in_a_tool_call(self) -> None:
-        source = Source(PROSE)
-        answer = await OffloadTools(source).call("read_offloaded", json.dumps({"ref": ref_of(PROSE)}))
-        assert is_page_of(answer, source)
-
     async def test_an_unknown_argument_is_named_with_those_there_are(self) -> None:
         answer = await read(Source(PROSE), ref=ref_of(PROSE), lines=5)
         assert answer == 'read_offloaded has no argument "lines"; it takes ref, offset, limit, column.'
@@ -356,12 +337,6 @@ class TestGrep:
         ]
         assert is_page_of(answer, source)
 
-    async def test_context_has_a_limit(self) -> None:
-        """A match in a text of a million lines would be joined with all of them, to be thrown away again."""
-        source = Source(LOG)
-        widest = await grep(source, pattern="job 5200$", context=50)
-        assert widest == await grep(source, pattern="job 5200$", context=10**9)
-
     async def test_one_text_can_be_named(self) -> None:
         source = Source(LOG, PROSE)
         answer = await grep(source, pattern=".", ref=ref_of(PROSE).removeprefix("ctx://"))
@@ -379,15 +354,6 @@ class TestGrep:
         few = await grep(source, pattern="job", limit=3)
         assert len(few.split("\n")) == 5
         assert all(is_page_of(answer, source) for answer in (short, long, few))
-
-    async def test_lines_begin_and_end_where_the_pattern_says(self) -> None:
-        source = Source("x = 1\ny = 12\nxy = 1")
-        answer = await grep(source, pattern="^x.* = 1$")
-        assert answer.split("\n")[1:] == [
-            "3| xy = 1",
-            "1| x = 1",
-            "[end; what stands in view was not searched]",
-        ]
 
     async def test_context(self) -> None:
         source = Source(PROSE)
@@ -442,28 +408,6 @@ class TestGrep:
         assert "was stopped after 0.05 s, nothing found" in answer
         assert "Simplify" in answer
 
-    async def test_the_time_is_for_all_texts_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        allowed: list[float] = []
-        real = tools.search_text
-
-        def spy(text: str, ref: str, pattern: Any, seconds: float, *more: Any) -> Any:
-            allowed.append(seconds)
-            return real(text, ref, pattern, seconds, *more)
-
-        monkeypatch.setattr(tools, "search_text", spy)
-        await grep(Source("a", "b", "c"), pattern="x")
-        assert allowed[0] == 2.0
-        assert allowed == sorted(allowed, reverse=True)
-        assert len(set(allowed)) == 3
-
-    async def test_what_was_found_before_time_ran_out_is_shown(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tools, "SEARCH_SECONDS", 0.5)
-        source = Source("ab1", "a" * 60 + "!", "ab2")
-        answer = await grep(source, pattern=r"(a|a)*b?\d$")
-        assert "1| ab1" in answer
-        assert "ab2" not in answer
-        assert "stopped after" in answer
-
     @pytest.mark.parametrize("tool", ["read_offloaded", "grep_offloaded", "load_offloaded", "unknown"])
     async def test_no_first_call_counts_on_the_event_loop_before_the_vocabulary_is_there(
         self, tool: str
@@ -472,29 +416,6 @@ class TestGrep:
         source = Source("text", counter=Unread())
         await OffloadTools(source).call(tool, {"ref": ABSENT, "pattern": "text"})
         assert source.counter.read_in == [False]
-
-    async def test_media_are_counted_beside_the_event_loop(self) -> None:
-        source = Source(png_url(30, 30), counter=Unread())
-        tools = OffloadTools(source)
-        ref = await source.reachable_refs()
-        assert "follows" in await tools.call("load_offloaded", {"ref": ref[0]})
-        assert await tools.attachment("load_offloaded", {"ref": ref[0]})
-        assert source.counter.counted_in == [False, False]
-
-    async def test_the_event_loop_goes_on_during_a_search(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        entered, release = threading.Event(), threading.Event()
-        real = tools.search_text
-
-        def held(*arguments: Any) -> Any:
-            entered.set()
-            release.wait()
-            return real(*arguments)
-
-        monkeypatch.setattr(tools, "search_text", held)
-        searching = asyncio.create_task(grep(Source(PROSE), pattern="Alpha"))
-        await asyncio.to_thread(entered.wait)  # would never return if the loop were held
-        release.set()
-        assert "Alpha" in await searching
 
 
 class TestAllowance:
@@ -533,10 +454,6 @@ class TestAllowance:
         source = Source(LOG, budget=8000)
         for _ in range(10):
             assert is_page_of(await read(source, ref=ref_of(LOG)), source)
-
-    async def test_a_small_budget_still_has_its_small_pages(self) -> None:
-        source = Source(LOG, budget=700)
-        assert is_page_of(await read(source, ref=ref_of(LOG)), source)
 
     async def test_a_bad_call_is_explained_even_when_pages_are_refused(self) -> None:
         source = Source(LOG, budget=8000)

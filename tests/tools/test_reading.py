@@ -84,32 +84,6 @@ def test_one_enormous_line_is_read_in_fragments_of_full_size() -> None:
     assert f"line 1 has {len(text)} characters" in first
 
 
-def test_a_short_line_before_an_enormous_one_does_not_leave_the_page_empty() -> None:
-    text = "header\n" + "x y z " * 5000
-    page = read_page(text, ref_of(text), COUNTERS["qwen"], max_tokens=400)
-    assert page.split("\n")[1] == "header"
-    assert COUNTERS["qwen"].count_text(page) > 350
-    assert page_matches(page, {ref_of(text): text})
-
-
-def test_limit_ends_the_page_early() -> None:
-    text = "\n".join(map(str, range(1, 101)))
-    page = read_page(text, ref_of(text), COUNTERS["qwen"], max_tokens=1000, offset=10, limit=3)
-    assert page.split("\n")[1:] == ["10", "11", "12", "[more: limit reached; read_offloaded(ref, offset=13)]"]
-    last = read_page(text, ref_of(text), COUNTERS["qwen"], max_tokens=1000, offset=99, limit=10**12)
-    assert last.split("\n")[1:] == ["99", "100", "[end]"]
-
-
-def test_past_the_end_says_where_the_end_is() -> None:
-    assert (
-        read_page("a\nb", "REF", COUNTERS["qwen"], max_tokens=100, offset=3)
-        == "There is no line 3: REF has 2 lines."
-    )
-    assert "REF has 1 line." in read_page("a", "REF", COUNTERS["qwen"], max_tokens=100, offset=2)
-    past_column = read_page("abc", "REF", COUNTERS["qwen"], max_tokens=100, column=4)
-    assert past_column == "There is no column 4: line 1 of REF has 3 characters."
-
-
 def test_an_empty_text_is_one_empty_line() -> None:
     page = read_page("", ref_of(""), COUNTERS["qwen"], max_tokens=100)
     assert page == f"[{ref_of('')} lines 1-1 of 1]\n\n[end]"
