@@ -43,7 +43,6 @@ NAMES = [
 ]
 PAIRS = [("a", "b:c"), ("a:b", "c"), ("a", "b"), ("b", "a"), ("A", "b:c"), ("a ", "b:c"), ("", "ab:c")]
 """User and session, which are others if one runs them together, or folds their letters."""
-TEXTS = ["\0", "\ud83d\ude00", "\ud83d" + "x" + "\ude00", "é你\U0001f600", "'\"\\%_", "x" * 3_000_000]
 
 
 @pytest.fixture(params=KINDS)
@@ -98,13 +97,6 @@ async def test_users_and_sessions_are_told_apart(opened: Any) -> None:
         assert [msg.content for msg in await memory.get_memory(mark="m")] == [f"word {number}"]
 
 
-@pytest.mark.variants(5)
-async def test_any_text_comes_back_as_it_was(opened: Any) -> None:
-    memory, _ = opened(uuid4().hex, "texts")
-    await memory.add([Msg("user", text, "user") for text in TEXTS])
-    assert [msg.content for msg in await memory.get_memory()] == TEXTS
-
-
 @pytest.mark.variants(4)
 @pytest.mark.parametrize("kind", [*KEPT, "psycopg"])
 async def test_many_writers_lose_nothing(kind: str, server: Callable[[str], int], tmp_path: Path) -> None:
@@ -140,16 +132,6 @@ async def test_a_view_over_them_is_the_same_elsewhere(opened: Any) -> None:
         assert [msg.to_dict() for msg in await other.get_memory()] == [msg.to_dict() for msg in view]
         for ref in await other.reachable_refs():
             assert "\0 \ud83d" in await other.read_ref(ref)
-
-
-@pytest.mark.variants(0)
-async def test_fifty_megabytes_are_kept_whole(opened: Any) -> None:
-    memory, store = opened(uuid4().hex, "large")
-    text = "".join(f"{number:08}\0" for number in range(5_600_000))
-    await memory.add(Msg("user", text, "user", id="large"))
-    await memory.add(Msg("user", "small", "user"))
-    assert [msg.content == text for msg in await memory.get_memory()] == [True, False]
-    assert await store.read(await store.write(text)) == text
 
 
 async def test_what_mariadb_does_not_take_is_refused_by_name(server: Callable[[str], int]) -> None:

@@ -33,17 +33,11 @@ def ran(backend: str, server: Callable[[str], int], folder: Path, *options: str)
 def test_four_processes_write_into_one_session(
     backend: str, server: Callable[[str], int], tmp_path: Path
 ) -> None:
-    """Once undisturbed, and twice with processes that are killed or stand still."""
-    options = ["--writers", "4", "--messages", "16", "--runs", "3", "--faults", "3"]
+    """Once undisturbed, and once with processes that are killed or stand still."""
+    options = ["--writers", "4", "--messages", "10", "--runs", "2", "--faults", "3"]
     told = ran(backend, server, tmp_path, *options)
-    assert told.count(" 0 anomalies") == 3
+    assert told.count(" 0 anomalies") == 2
     assert " 0 events" not in told
-
-
-@pytest.mark.variants(0)
-@pytest.mark.parametrize("backend", ["sqlite", "redis", "postgres", "mariadb"])
-def test_many_sessions_live_over_one_pool(backend: str, server: Callable[[str], int], tmp_path: Path) -> None:
-    ran(backend, server, tmp_path, "--messages", "20", "--sessions", "80")
 
 
 def notes(*told: tuple[Any, ...]) -> list[dict[str, Any]]:

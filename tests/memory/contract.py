@@ -262,13 +262,14 @@ class MemoryContract:
         assert await ids_of(memory, mark="x") == ""
         assert await ids_of(memory) == "a"
 
-    @pytest.mark.parametrize("msg_id", ["a-b/c:d", "", " ", "编号", "a" * 300, "../../x"])
-    async def test_any_string_is_an_id_and_a_mark(self, memory: MemoryBase, msg_id: str) -> None:
-        await memory.add([make_msg(msg_id), make_msg("other")])
-        await memory.update_messages_mark(msg_id, msg_ids=[msg_id])
-        assert [msg.id for msg in await memory.get_memory(mark=msg_id)] == [msg_id]
-        assert await memory.delete([msg_id]) == 1
-        assert await ids_of(memory) == "other"
+    async def test_any_string_is_an_id_and_a_mark(self, memory: MemoryBase) -> None:
+        await memory.add(make_msg("other"))
+        for msg_id in ("a-b/c:d", "", " ", "编号", "a" * 300, "../../x"):
+            await memory.add(make_msg(msg_id))
+            await memory.update_messages_mark(msg_id, msg_ids=[msg_id])
+            assert [msg.id for msg in await memory.get_memory(mark=msg_id)] == [msg_id]
+            assert await memory.delete([msg_id]) == 1
+            assert await ids_of(memory) == "other"
 
     async def test_state_brings_everything_back_through_json(self, memory: MemoryBase) -> None:
         await memory.add(make_msgs("ab"), marks=["x", "y"])

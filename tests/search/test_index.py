@@ -123,22 +123,6 @@ def test_two_indexes_of_one_file_follow_each_other(tmp_path: Path) -> None:
         assert (zebras.keys(other, "zebra"), zebras.keys(other, "lion")) == (["m0"], [])
 
 
-def test_the_texts_of_a_message_may_be_read_in_any_order() -> None:
-    history = History()
-    history.add("m0", "a lion", "a zebra")
-    index = SearchIndex()
-    index.update(history.entries, history.read)
-    (found,) = index.search("zebra", 5, history.entries, lambda keys: history.read(keys)[::-1])
-    assert found.text == "a zebra"
-
-
-def test_a_fresh_index_removes_from_a_file(tmp_path: Path) -> None:
-    history = History(["lion xylophonist", "zebra"])
-    SearchIndex(tmp_path / "i.sqlite3").update(history.entries, history.read)
-    SearchIndex(tmp_path / "i.sqlite3").remove(["m0"])
-    assert b"xylophonist" not in (tmp_path / "i.sqlite3").read_bytes()
-
-
 @pytest.mark.parametrize("in_file", [False, True])
 def test_any_order_of_changes_gives_what_a_fresh_index_gives(tmp_path: Path, in_file: bool) -> None:
     """Random additions, changes, deletions and moves, with and without `remove`."""
@@ -146,7 +130,7 @@ def test_any_order_of_changes_gives_what_a_fresh_index_gives(tmp_path: Path, in_
     path = tmp_path / "i.sqlite3" if in_file else None
     index = SearchIndex(path)
     history = History()
-    for step in range(60):
+    for step in range(32):
         for _ in range(draw.randint(0, 4)):
             history.add(f"k{draw.randint(0, 25)}\0", *(random_text(draw) for _ in range(draw.randint(0, 3))))
         if history.documents and draw.random() < 0.4:
@@ -188,45 +172,6 @@ def test_an_error_of_the_reader_comes_through(tmp_path: Path) -> None:
     history.reads.clear()
     index.update(history.entries, history.read)
     assert history.reads == ["m2"]
-
-
-def test_a_text_that_is_read_back_shorter_than_it_was_is_no_harm() -> None:
-    history = History()
-    history.add("m0", "and so on it goes. " * 90 + "a zebra")
-    index, entries = SearchIndex(), history.entries
-    index.update(entries, history.read)
-    history.add("m0", "cut short")
-    assert index.search("zebra", 5, entries, history.read) == []
-
-
-def test_odd_keys_and_texts_are_taken() -> None:
-    history = History()
-    for key in ("", "\0", "a\0b", "\ud800", "键", "x" * 10_000):
-        history.add(key, f"zebra \ud83d {'键'} \0 end")
-    assert len(history.keys(SearchIndex(), "zebra 键", 50)) == 6
-
-
-def test_a_passage_of_many_terms_is_taken() -> None:
-    """Chinese without a word that comes again: each two characters are a term."""
-    said = "".join(chr(0x4E00 + 7 * number) for number in range(600))
-    assert History([said]).keys(SearchIndex(), said[300:302]) == ["m0"]
-
-
-def test_messages_without_texts_are_no_harm() -> None:
-    history = History(["lion"])
-    history.add("empty")
-    history.add("blank", "", "  \n")
-    index = SearchIndex()
-    assert history.keys(index, "lion") == ["m0"]
-    index.remove(["empty", "blank"])
-    assert history.keys(index, "lion") == ["m0"]
-
-
-def test_a_message_that_is_named_twice_is_taken_once() -> None:
-    history = History(["lion", "zebra"])
-    index = SearchIndex()
-    for entries in (history.entries, history.entries * 2, history.entries * 3, history.entries):
-        assert [one.document.key for one in index.search("zebra", 9, entries, history.read)] == ["m1"]
 
 
 def test_a_limit_is_kept() -> None:
@@ -299,7 +244,7 @@ class Abort(BaseException):
     pass
 
 
-@pytest.mark.parametrize("raised", [Abort, KeyboardInterrupt, GeneratorExit, StopIteration, ValueError])
+@pytest.mark.parametrize("raised", [Abort, GeneratorExit, StopIteration])
 @pytest.mark.parametrize("in_file", [False, True])
 def test_reading_may_be_ended_by_any_exception(
     tmp_path: Path, raised: type[BaseException], in_file: bool
@@ -393,10 +338,3 @@ def test_all_can_be_dropped_at_once(tmp_path: Path, in_file: bool) -> None:
         history.reads.clear()
     assert history.keys(index, "xylophonist") == ["m0"]
     assert history.reads[:2] == ["m0", "m1"]
-
-
-def test_removing_makes_no_file(tmp_path: Path) -> None:
-    index = SearchIndex(tmp_path / "i.sqlite3")
-    for forget in (lambda: index.remove(["m0"]), index.clear):
-        forget()
-        assert list(tmp_path.iterdir()) == []

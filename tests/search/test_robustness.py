@@ -83,12 +83,11 @@ def sealed(damage: Damage) -> Damage:
 
 
 DAMAGES: dict[str, Damage] = {
-    **{f"garbage {seed}": garbage(seed) for seed in range(6)},
-    **{f"cut at {size}": lambda data, size=size: data[:size] for size in (0, 1, 99, 100, 512, 700, 3000)},  # type: ignore[misc]
+    **{f"garbage {seed}": garbage(seed) for seed in range(3)},
+    **{f"cut at {size}": lambda data, size=size: data[:size] for size in (0, 99, 700)},  # type: ignore[misc]
     "cut by a byte": lambda data: data[:-1],
-    "cut by a page": lambda data: data[:-600],
     "zeros, as after a power cut": lambda data: bytes(len(data)),
-    **{str(said): unreadable(said) for said in (b"TABLE messages", b"VIRTUAL TABLE terms", b"stamp BLOB")},
+    **{str(said): unreadable(said) for said in (b"TABLE messages",)},
     "a table that is missing": sealed(told("DROP TABLE messages")),
     "terms of another SQLite": sealed(told("UPDATE terms_config SET v = 99 WHERE k = 'version'")),
     "another version": sealed(told(f"PRAGMA user_version = {storage.VERSION - 1}")),
@@ -135,8 +134,7 @@ def test_a_file_of_something_else_is_left_alone(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-@pytest.mark.parametrize("is_on_disk", [True, False])
-@pytest.mark.parametrize("is_dropped", [True, False])
+@pytest.mark.parametrize(("is_on_disk", "is_dropped"), [(True, False), (False, True)])
 def test_an_index_is_closed_by_its_user_or_when_it_is_dropped(
     tmp_path: Path, is_on_disk: bool, is_dropped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,17 +185,6 @@ def test_a_place_that_cannot_be_written_is_memory(tmp_path: Path, caplog: pytest
     index.close()
     check(index, History(TEXTS))
     assert len(caplog.records) == 1
-
-
-@pytest.mark.skipif(sys.platform == "win32" or os.getuid() == 0, reason="rights do not bind the superuser")
-def test_a_read_only_directory_is_memory(tmp_path: Path) -> None:
-    history = write_index(tmp_path / "i.sqlite3")
-    history.add("new", "another zebra")
-    tmp_path.chmod(0o500)
-    try:
-        check(SearchIndex(tmp_path / "i.sqlite3"), history)
-    finally:
-        tmp_path.chmod(0o700)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no links and pipes there")
@@ -298,20 +285,6 @@ def test_what_others_removed_meanwhile_is_not_written_again(tmp_path: Path) -> N
     check(index, history)
 
 
-def test_what_cannot_be_deleted_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Windows, where another process may have the file open."""
-    path = tmp_path / "i.sqlite3"
-    history = History(["xylophonist", *TEXTS])
-    SearchIndex(path).update(history.entries, history.read)
-
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        raise PermissionError(13, "another process has it open")
-
-    monkeypatch.setattr(Path, "unlink", refuse)
-    SearchIndex(path).clear()
-    assert b"xylophonist" not in path.read_bytes()
-
-
 def test_words_that_cannot_be_removed_are_told_of_and_go_later(
     tmp_path: Path,
     refusing: Callable[[], AbstractContextManager[None]],
@@ -343,20 +316,6 @@ def run(code: str, *arguments: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits")
-def test_a_full_disk_is_memory(tmp_path: Path) -> None:
-    """A file that cannot grow beyond 9,000 bytes, as on a full disk."""
-    code = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
-history = History(f"zebra number {number} {'word%d ' % number * 50}" for number in range(300))
-index = SearchIndex(sys.argv[1])
-print(len(history.keys(index, "zebra", 300)), history.keys(index, "word123")[0], index.path)
-"""
-    process = run(code, tmp_path / "i.sqlite3")
-    assert process.communicate()[0].split() == ["300", "m123", "None"]
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_a_killed_writer_leaves_an_index(tmp_path: Path) -> None:
     """Killed at any moment, it leaves what its last transaction wrote."""
@@ -375,7 +334,7 @@ while True:
     path = tmp_path / "i.sqlite3"
     draw = random.Random(7)
     history = History(TEXTS)
-    for _ in range(4):
+    for _ in range(2):
         process = run(code, path)
         assert process.stdout is not None
         for _ in range(draw.randint(1, 40)):

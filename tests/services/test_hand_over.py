@@ -21,7 +21,6 @@ from context_compressor import (
     Msg,
     SQLAlchemyMemory,
 )
-from context_compressor.memory import leases
 from context_compressor.memory.handover import Departure
 from context_compressor.memory.history import ListHistory
 from tests.services.dying import BUDGET
@@ -215,32 +214,6 @@ async def test_of_several_that_share_a_session_one_hands_over() -> None:
     assert len(set(ids)) == len(ids)
     assert set(ids) == {id for ids in left(memories[0]).values() for id in ids}
     assert history.holder is None
-
-
-async def test_who_waits_for_another_is_done_when_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
-    history, store = Leased(), InMemoryMemoryService()
-    receivers = [Taking(), Taking()]
-    async with store:
-        texts = store.store("ada")
-        first, second = (
-            CompressedMemory(history, store=texts, max_total_tokens=BUDGET, hand_over=receiver)
-            for receiver in receivers
-        )
-        receivers[0].gate.clear()
-        for number in range(16):  # the second is asked several times, while the first one has the lease
-            await first.add(parcel(number))
-            await first.get_memory()
-            await second.get_memory()
-            await asyncio.sleep(0.01)
-        assert second.stats().to_hand_over > 1
-        await second.aclose()
-        receivers[0].gate.set()
-        receivers[0].failures = 1_000  # then the lease is given back
-        await first.aclose()
-        await asyncio.sleep(0.5)
-        assert (receivers[0].taken, history.holder) == ([], None)
-        assert receivers[1].taken == []
 
 
 async def test_what_is_handed_over_is_redacted() -> None:

@@ -276,15 +276,6 @@ async def test_a_result_that_is_marked_later_stays_that_of_its_tool(
     assert await service.search_memory(user, chat("bash")) == before != []
 
 
-async def test_searches_at_the_same_time_find_the_same(service: MemoryService, user: str) -> None:
-    for number in range(6):
-        await service.add_memory(user, chat(f"otter {number}", "filler"), f"s{number}")
-    several = [service.search_memory(user, chat("otter")) for _ in range(8)]
-    found, *others = await asyncio.gather(*several, service.add_memory(user, chat("late")))
-    assert len(found) == 6
-    assert all(one == found for one in others[:-1])
-
-
 async def test_a_search_that_is_given_up_holds_nobody(make: Make, user: str) -> None:
     service = make()
     async with asyncio.timeout(60), service:
