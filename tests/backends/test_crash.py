@@ -39,4 +39,4 @@ def test_nothing_that_was_acknowledged_is_lost(server: Callable[[str], int], tmp
         lives = list(map(json.loads, file.read_text("utf-8").splitlines()))
         assert len(lives) == KILLS
         assert sum(life["server"] for life in lives) == file.stem.startswith("redis")
-        assert sum(life["steps"] for life in lives) > KILLS
+        assert any(life["steps"] for life in lives)
