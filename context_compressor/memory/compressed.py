@@ -30,8 +30,8 @@ from context_compressor.memory.listing import Listing, Said, write_view
 from context_compressor.memory.loops import Face
 from context_compressor.memory.places import Recall
 from context_compressor.memory.reporting import CompressionStats, stats_of
-from context_compressor.memory.running import EventRunner
 from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, read_state, to_saved, write_state
+from context_compressor.memory.shell import Shell
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
@@ -134,7 +134,7 @@ class CompressedMemory(MemoryBase):
         self._tracker = Tracker(history_of(self.base), self.config, self.counter, self.store)
         self._texts = Texts(self.config, self.store, self._tracker)
         self._recall = Recall(self._tracker.history, self.store, self.read_ref, self.config.redact)
-        self._runner = EventRunner(
+        self._runner = Shell(
             self._tracker,
             self._texts,
             config=self.config,
@@ -501,7 +501,7 @@ class CompressedMemory(MemoryBase):
             self._tracker.state,
             self.counter,
             tokens=self._tracker.known_tokens,
-            prepared=self._runner.background.refs() | self._tracker.branches.refs(),
+            prepared=self._runner.prepared_refs() | self._tracker.branches.refs(),
             followed=self._follower.followed(),
             markers=self._follower.markers,
             with_words=with_words,

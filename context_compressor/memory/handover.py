@@ -73,7 +73,7 @@ class HandingOver:
         receiver: takes what left.
         tracker: has the ledger, and the history.
         redact: what every text goes through.
-        changing: what a change of the ledger goes through, as `EventRunner.changing`.
+        changing: what a change of the ledger goes through, as `Shell.changing`.
 
     Attributes:
         done: how many departures were taken.

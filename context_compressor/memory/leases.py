@@ -64,9 +64,6 @@ class EventLease:
     Args:
         leases: gives it; None: the history is this process's alone, and there is nothing to ask.
         name: of what is done.
-
-    Attributes:
-        taken_over: events that were begun by somebody who never ended them.
     """
 
     def __init__(self, leases: Leases | None, name: str = _EVENT) -> None:
@@ -78,7 +75,6 @@ class EventLease:
         self._begun: set[str] = set()
         self._asked: dict[str, asyncio.Task[bool]] = {}
         self._renewal: asyncio.Task[None] | None = None
-        self.taken_over = 0
 
     @property
     def is_asked(self) -> bool:
@@ -143,8 +139,8 @@ class EventLease:
                 logger.warning("a lease could not be renewed, it is tried again: %r", error)
         logger.warning("this process stood still, and another one has the lease")
 
-    async def begin(self, what: str) -> None:
-        """Note that a model is about to be paid for an event, and count where somebody had begun it before.
+    async def begin(self, what: str) -> bool:
+        """Note that a model is about to be paid for an event; tell whether somebody had begun it before.
 
         Whoever ends an event, or gives it up, takes that note back, unless the lease was lost: somebody else
         may be at it by then. So it is there only after one who died, or who stood still.
@@ -153,18 +149,18 @@ class EventLease:
             what: the event, whoever makes it.
         """
         if self._leases is None:
-            return
+            return False
         name = f"{self._name} {what}"
         try:
             is_first = await self._ask(self._leases, name, _BEGUN_SECONDS)
         except Exception as error:
             logger.warning("it is not noted that an event was begun: %r", error)
-            return
+            return False
         if is_first:
             self._begun.add(name)
         else:
             logger.warning("an event is made which another process began and never ended")
-            self.taken_over += 1
+        return not is_first
 
     async def give_back(self) -> None:
         """Give the lease back, though the caller be cancelled meanwhile; what fails runs out by itself."""

@@ -27,7 +27,7 @@ from context_compressor.memory.listing import (
     unless_known,
 )
 from context_compressor.memory.loops import LoopLock
-from context_compressor.memory.running import EventRunner
+from context_compressor.memory.shell import Shell
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.tracking import Tracker
 from context_compressor.messages.forms import Form
@@ -65,7 +65,7 @@ class ListFollower:
     def __init__(
         self,
         tracker: Tracker,
-        runner: EventRunner,
+        runner: Shell,
         add: Callable[[list[Msg]], Awaitable[None]],
         delete: Callable[[list[str]], Awaitable[int]],
     ) -> None:

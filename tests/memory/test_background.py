@@ -28,7 +28,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import RedactionError, SummarizerError
-from context_compressor.memory.ahead import Performance
+from context_compressor.memory.performance import Performance
 from tests.memory.scripted import (
     Dict,
     FaultyStore,
@@ -84,7 +84,7 @@ async def answers() -> Any:
 
 
 def preparation(memory: CompressedMemory) -> Performance | None:
-    return memory._runner.background._prepared
+    return memory._runner._prepared
 
 
 async def ended(memory: CompressedMemory) -> Performance:

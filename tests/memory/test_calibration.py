@@ -430,7 +430,7 @@ class TestOtherTasks:
         await good_view(memory)
         assert events == []
         await asyncio.sleep(0)
-        assert memory._runner.background._prepared is not None
+        assert memory._runner._prepared is not None
         await memory.aclose()
 
 

@@ -16,7 +16,7 @@ from context_compressor import (
     SummaryRequest,
     to_openai,
 )
-from context_compressor.memory import leases, running
+from context_compressor.memory import leases, shell
 from context_compressor.memory.history import ListHistory
 from tests.memory.scripted import (
     Gated,
@@ -119,7 +119,7 @@ async def test_what_one_prepares_ahead_no_other_pays_for(history: SharedHistory)
     one, other = memories(history, gated, noting)
     await filled(one, NEAR)
     assert to_openai(await good_view(one)) == NEAR
-    prepared = one._runner.background._prepared
+    prepared = one._runner._prepared
     assert prepared is not None
     await reached(gated.asked, prepared.task)
     await filled(other, MORE)
@@ -268,11 +268,11 @@ async def test_each_that_takes_an_event_over_is_counted(
     history: SharedHistory, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     monkeypatch.setattr(leases, "LEASE_SECONDS", seconds)
-    standing = [leases.EventLease(history) for _ in range(3)]
+    standing, taken_over = [leases.EventLease(history) for _ in range(3)], list[bool]()
     for lease in standing:
         history.now += 1.5 * seconds  # whoever has it stands still
         assert await lease.take()
-        await lease.begin("it")
+        taken_over.append(await lease.begin("it"))
     if seconds < 1:
         await asyncio.wait({lease._renewal for lease in standing[:2] if lease._renewal}, timeout=10)
     for lease in standing[:2]:
@@ -280,8 +280,8 @@ async def test_each_that_takes_an_event_over_is_counted(
     history.now += 1.5 * seconds
     last = leases.EventLease(history)
     assert await last.take()
-    await last.begin("it")
-    assert [lease.taken_over for lease in (*standing, last)] == [0, 1, 1, 1]
+    taken_over.append(await last.begin("it"))
+    assert taken_over == [False, True, True, True]
     for lease in (standing[2], last):
         await lease.give_back()
 
@@ -304,7 +304,7 @@ async def test_a_hook_may_close_the_memory(history: SharedHistory) -> None:
 async def test_closing_gives_up_a_model_that_takes_too_long(
     history: SharedHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(shell, "CLOSING_SECONDS", 0.05)
     gated, noting = Gated(), Noting()
     one, other = memories(history, gated, noting)
     await filled(one, NEAR)

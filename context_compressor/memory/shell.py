@@ -1,4 +1,4 @@
-"""Running events: `decide` says what is to happen, and one loop obeys; all is tidied up behind it."""
+"""The shell around what decides: it runs the events that a view needs, and tidies up behind calls."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from context_compressor.core.decide import Overflow, Perform, Plan, Reason, Show
 from context_compressor.core.event import Engine
 from context_compressor.core.machine import Await, Begin, Claim, Commit, Machine, Wait
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.ahead import ENDING_SECONDS, Background, Performance
 from context_compressor.memory.handover import HandingOver, Receiver
 from context_compressor.memory.leases import EventLease, Waits, leases_of
 from context_compressor.memory.loops import LoopLock
+from context_compressor.memory.performance import Performance
 from context_compressor.memory.places import Recall
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
 from context_compressor.memory.state import MemoryState
@@ -34,9 +34,13 @@ T = TypeVar("T")
 
 CLOSING_SECONDS = 30.0
 """How long a memory that is closed waits for a summary that is being written."""
+ENDING_SECONDS = 1.0
+"""How long a cancelled preparation is waited for; a summariser that ignores its cancellation gets less."""
+_GROWTH = 0.05
+"""Share of the budget by which a view has to grow before another preparation is tried (law 5)."""
 
 
-class EventRunner:
+class Shell:
     """Run the events that a view needs, tell of them, and tidy up behind every call.
 
     Args:
@@ -53,7 +57,7 @@ class EventRunner:
     Attributes:
         event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
             for none. Taken before the tracker's lock where both are.
-        background: what is prepared ahead, and what events came to.
+        totals: what events came to, in line or in a task: a model is paid for whatever comes of its summary.
         handing_over: hands over what left the view, where somebody takes it.
     """
 
@@ -72,43 +76,28 @@ class EventRunner:
         on_event: EventHook | None,
         hand_over: Receiver | None = None,
     ) -> None:
-        lease = EventLease(leases_of(tracker.history) if summarizer.remote else None)
+        self.totals = Totals()
         self._config = config
-        self._engine = Engine(
-            config=config,
-            store=store,
-            summarizer=summarizer,
-            counter=counter,
-        )
+        self._engine = Engine(config=config, store=store, summarizer=summarizer, counter=counter)
         self._remote = summarizer.remote
-        self.background = Background(
-            config,
-            self._engine,
-            summarizer.remote,
-            may_begin=self._may_begin,
-            follow=self._follow if lease.is_asked else None,
-        )
+        self._ratio = (config.background_ratio or 1.0) if summarizer.remote else 1.0
         self._tracker = tracker
         self._texts = texts
         self._recall = recall
-        self._lease = lease
+        self._lease = EventLease(leases_of(tracker.history) if summarizer.remote else None)
         self._on_event = on_event
+        self._prepared: Performance | None = None
+        self._dropped: list[Performance] = []
+        self._failures: list[str] = []
+        self._tried_tokens = 0
         self._following = set[asyncio.Task[None]]()
         self.handing_over: HandingOver | None = None
         if hand_over is not None:
             self.handing_over = HandingOver(hand_over, tracker, config.redact, self.changing)
 
-    @property
-    def totals(self) -> Totals:
-        """What events came to, those that are prepared ahead included."""
-        totals = self.background.totals
-        totals.taken_over += self._lease.taken_over
-        self._lease.taken_over = 0
-        return totals
-
     async def _give_back(self) -> None:
         """Give the lease back, unless something that needs it goes on. Holds: event lock."""
-        if not self.background.is_preparing:
+        if self._prepared is None:
             await self._lease.give_back()
 
     async def _may_remove(self) -> bool:
@@ -154,16 +143,16 @@ class EventRunner:
                     await self._run_events(told, summary=summary)
             else:
                 tracker.state.fresh.clear()
-            self.background.standing(tracker.state)
+            self._standing()
             tracker.state.budget.end_shrinking()
             is_quiet = not tracker.branches.expire() and is_quiet
             shown = show(tracker.state)
             tracker.state.returned.clear()
         finally:
-            if told or not is_quiet or self.background.has_dropped:
+            if told or not is_quiet or self._dropped:
                 await self.finish(told)
-        if self.background.is_on and not event_lock.locked():
-            self.background.start_if_due(tracker.state)
+        if self._ratio < 1 and not event_lock.locked():
+            self._prepare()
         return shown
 
     async def compress_now(self, note: str | None) -> CompressionEvent | None:
@@ -201,8 +190,9 @@ class EventRunner:
         Raises:
             ContextOverflowError: nothing more can leave, and the view exceeds the budget.
         """
-        tracker, background, waits = self._tracker, self.background, Waits()
-        machine = Machine(asked=asked, is_kept=background.is_kept, is_shared=self._lease.is_asked)
+        tracker, waits = self._tracker, Waits()
+        is_kept = self._ratio < 1 and self._config.on_failure != "raise"
+        machine = Machine(asked=asked, is_kept=is_kept, is_shared=self._lease.is_asked)
         last: CompressionEvent | None = None
         try:
             await self._texts.retry_pending()
@@ -210,8 +200,8 @@ class EventRunner:
                 async with self._turn(told):
                     await tracker.make_ready(look=True, summary=summary)
                     decided = self._decide(asked=asked)
-                    prepared = background.standing(tracker.state) if isinstance(decided, Perform) else None
-                    told += background.take_failures(tracker.state.tokens)
+                    prepared = self._standing() if isinstance(decided, Perform) else None
+                    told += self._take_failures()
                 is_ready = None if prepared is None else prepared.done is not None
                 step = machine.next(decided, is_ready, fits=self._fits, has_lease=self._lease.is_held)
                 if isinstance(step, Claim):
@@ -228,7 +218,7 @@ class EventRunner:
                         await waits.next()
                         continue
                     case Begin(plan):
-                        await background.start(plan, tracker.state).ended()
+                        await self._begin(plan).ended()
                         continue
                     case Await():
                         assert prepared is not None
@@ -239,7 +229,7 @@ class EventRunner:
                         made = await self._commit(prepared, told)
                     case Perform(plan):
                         if plan.reason != Reason.ARRIVAL:  # what was prepared is not what it takes
-                            background.drop()
+                            self._drop_prepared()
                         made = await self._perform(plan, told, note)
                 if made is not None:
                     told += made
@@ -278,7 +268,7 @@ class EventRunner:
         )
         try:
             if plan.needs_summary:
-                await self._lease.begin(_name(plan))
+                await self._note_begun(plan)
             await performance.perform()
             return await self._commit(performance, told)
         finally:
@@ -294,11 +284,78 @@ class EventRunner:
             before = await tracker.commit(done, performance.fresh, performance.holds)
             if before is None:
                 return None
-            self.background.note_commit(performance)
+            if self._prepared is performance:
+                self._prepared = None
+            self._tried_tokens = 0
         self._tracker.state.ledger.give_up(performance.event.attempted)
         return describe_event(performance.event, done, before, tracker.state.tokens)
 
-    # Events of a history that others share
+    # Ahead
+
+    def _prepare(self) -> None:
+        """Begin to prepare the coming event, where the view is near the budget.
+
+        Never while texts are removed from the store: one of them could be what is stored for the event.
+        """
+        state = self._tracker.state
+        tokens, budget = state.tokens, state.budget.due_tokens
+        if not int(self._ratio * budget) <= tokens < budget:
+            self._tried_tokens = 0
+            return
+        self._tried_tokens = min(self._tried_tokens, tokens)
+        grown = tokens - self._tried_tokens
+        if state.queue or state.fresh or grown < _GROWTH * budget or self._standing() is not None:
+            return
+        self._tried_tokens = tokens
+        step = state.decide(self._engine.costs(), growth_tokens=budget + 1 - tokens)
+        if isinstance(step, Perform) and step.plan.needs_summary:
+            self._begin(step.plan)
+
+    def _begin(self, plan: Plan) -> Performance:
+        """Begin to perform a plan, in the place of any other preparation."""
+        self._drop_prepared()
+        self._prepared = prepared = Performance(plan, self._tracker.state, self._engine, self.totals)
+        prepared.begin(self._may_begin)
+        if self._lease.is_asked:
+            task = asyncio.create_task(self._commit_ahead(prepared), name="commit a prepared event")
+            self._following.add(task)
+            task.add_done_callback(self._following.discard)
+        return prepared
+
+    def _standing(self) -> Performance | None:
+        """Return what is prepared, under way or ready, and can be committed to the view; drop any other."""
+        if self._prepared is not None and not self._prepared.holds(self._tracker.state):
+            self._drop_prepared()
+        return self._prepared
+
+    def _drop_prepared(self) -> None:
+        """Cancel what is prepared; what it may have stored is removed when it has ended."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            prepared.cancel()
+            self._dropped.append(prepared)
+            if prepared.failure is not None:
+                self._failures.append(prepared.failure)
+
+    def _take_failures(self) -> list[CompressionEvent]:
+        """Return an event for each preparation that failed and was not told of yet."""
+        failures, self._failures = self._failures, []
+        tokens = self._tracker.state.tokens
+        return [
+            CompressionEvent(
+                kind="failure",
+                reason="prepared ahead",
+                tokens_before=tokens,
+                tokens_after=tokens,
+                error=failure,
+            )
+            for failure in failures
+        ]
+
+    def prepared_refs(self) -> set[str]:
+        """Return the refs of what was stored for events that are not committed."""
+        prepared = [] if self._prepared is None else [self._prepared]
+        return {ref for each in (*prepared, *self._dropped) for ref in each.event.attempted}
 
     async def _may_begin(self, plan: Plan) -> bool:
         """Tell whether a model may be paid for a plan that was made just now, and note that it is."""
@@ -306,13 +363,14 @@ class EventRunner:
             return True
         if not await self._lease.take() or await self._tracker.is_edited_by_others():
             return False
-        await self._lease.begin(_name(plan))
+        await self._note_begun(plan)
         return True
 
-    def _follow(self, prepared: Performance) -> None:
-        task = asyncio.create_task(self._commit_ahead(prepared), name="commit a prepared event")
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
+    async def _note_begun(self, plan: Plan) -> None:
+        """Note that a model is about to be paid for an event, whoever plans it and whatever comes."""
+        first = min((segment.units[0].key for segment in plan.segments), default="")
+        is_taken_over = await self._lease.begin(str(first))
+        self.totals.taken_over += is_taken_over
 
     async def _commit_ahead(self, prepared: Performance) -> None:
         """Commit what was prepared as soon as it is there, for nobody else knows of it."""
@@ -320,12 +378,9 @@ class EventRunner:
         try:
             async with self.telling() as told, self.event_lock:
                 try:
-                    if (
-                        prepared.done is not None
-                        and self.background.standing(self._tracker.state) is prepared
-                    ):
+                    if self._standing() is prepared and prepared.done is not None:
                         told += await self._commit(prepared, told) or ()
-                    self.background.standing(self._tracker.state)
+                    self._standing()
                 finally:
                     await self._give_back()
         except Exception as error:  # it stands, and is committed when it is due
@@ -374,7 +429,7 @@ class EventRunner:
     async def tidy_up(self) -> None:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
         self._tracker.branches.expire()
-        self.background.standing(self._tracker.state)
+        self._standing()
         await self._give_up_dropped()
         await self._drop_gone()
         if self._tracker.state.ledger.unwanted and not self.event_lock.locked():
@@ -407,11 +462,20 @@ class EventRunner:
         await self._give_up_dropped()
         if self._texts.removable() and await self._may_remove():
             gone = self._texts.removable()
-            self.background.note_removal(gone)
+            if self._prepared is not None:
+                self._prepared.removed.update(gone)
             await self._texts.remove(gone)
 
     async def _give_up_dropped(self) -> None:
-        self._tracker.state.ledger.give_up(await self.background.settle())
+        """Wait until what was dropped has ended, and let what it may have stored be removed."""
+        loop = asyncio.get_running_loop()
+        ending = {each.task for each in self._dropped if each.task is not None and each.waits_in(loop)}
+        if ending:
+            await asyncio.wait(ending, timeout=ENDING_SECONDS)
+        ended = [each for each in self._dropped if each.has_ended]
+        self._dropped = [each for each in self._dropped if each not in ended]
+        for each in ended:
+            self._tracker.state.ledger.give_up(each.event.attempted)
 
     async def remove_orphans(self) -> list[str]:
         """Remove the stored texts that neither the ledger nor an event under way names; return their refs.
@@ -434,7 +498,7 @@ class EventRunner:
             # No event writes while its lock is held. One that is prepared in the background says what it
             # writes before it does; from here to `telling`'s end, which removes what is unwanted, nothing is
             # awaited but that lock, and what an event commits in between is wanted again.
-            prepared = self.background.refs() | self._tracker.branches.refs()
+            prepared = self.prepared_refs() | self._tracker.branches.refs()
             orphans = [ref for ref in stored if not ledger.is_live(ref) and ref not in prepared]
             if orphans:
                 logger.info("%d stored texts that nothing names are removed", len(orphans))
@@ -443,7 +507,7 @@ class EventRunner:
 
     async def _deliver(self, events: Sequence[CompressionEvent]) -> None:
         """Hand events to the hook; its errors are logged and contained."""
-        self.background.totals.events += len(events)
+        self.totals.events += len(events)
         if self._on_event is None:
             return
         key = getattr(self._tracker.history, "session_id", None)
@@ -461,20 +525,20 @@ class EventRunner:
 
     def start_counting(self, on_event: EventHook | None) -> None:
         """Count what events come to from now on, and tell another hook of them."""
-        self.background.totals = Totals()
+        self.totals = Totals()
         self._on_event = on_event
 
     def start_anew(self) -> None:
         """Cancel what was prepared: another state is taken."""
-        self.background.drop()
-        self.background.start_anew()
+        self._drop_prepared()
+        self._tried_tokens = 0
         if self.handing_over is not None:
             self.handing_over.start_anew()
 
-    def take_over(self, other: EventRunner) -> None:
+    def take_over(self, other: Shell) -> None:
         """Count on where another one ends, and cancel what it prepared; its `aclose` tidies up behind it."""
-        self.background.totals = other.totals
-        other.background.drop()
+        self.totals = other.totals
+        other._drop_prepared()
 
     async def aclose(self, *, waits: bool = True) -> None:
         """End what goes on in the background, and remove what it stored.
@@ -487,7 +551,7 @@ class EventRunner:
             if waits:
                 await self._end_following(CLOSING_SECONDS)
         finally:  # though it be cancelled: nothing is to be written once the base is closed
-            self.background.drop()
+            self._drop_prepared()
         if self.handing_over is not None:
             await self.handing_over.aclose()
         self._tracker.branches.drop()  # no list can go back to them
@@ -503,11 +567,6 @@ class EventRunner:
         ending = {task for task in self._following if task.get_loop() is loop} - {asyncio.current_task()}
         if ending:
             await asyncio.wait(ending, timeout=seconds)
-
-
-def _name(plan: Plan) -> str:
-    """Return what names an event, whoever plans it and whatever comes meanwhile: the first that leaves."""
-    return str(min((segment.units[0].key for segment in plan.segments), default=""))
 
 
 def _is_cancelled() -> bool:
