@@ -73,8 +73,12 @@ MOVED = {
     "readers": "lab.readers",
     "services.finding": "services.indexes",
     "summarizers.attempts": "summarizers.bill",
+    "summarizers.checking": "summarizers.check",
+    "summarizers.cutting": "summarizers.cut",
     "summarizers.extracts": "summarizers.chain",
     "summarizers.fallback": "summarizers.chain",
+    "summarizers.rules.reading": "summarizers.rules.steps",
+    "summarizers.writing": "summarizers.writers",
 }
 """Old path -> new one, of a module or of a room with all that is in it."""
 

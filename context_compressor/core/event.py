@@ -64,7 +64,7 @@ from context_compressor.offload.store import OffloadStore, ref_of, write_text
 from context_compressor.offload.stubs import media_stub, minimal_stub, stub_text
 from context_compressor.summarizers.bill import Bill
 from context_compressor.summarizers.chain import Chain, ChainWriter, writers_of
-from context_compressor.summarizers.cutting import cut, cut_middle
+from context_compressor.summarizers.cut import cut, cut_middle
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import opening_of
 from context_compressor.summarizers.protocol import (
@@ -73,7 +73,7 @@ from context_compressor.summarizers.protocol import (
     Summarizer,
     SummaryRequest,
 )
-from context_compressor.summarizers.writing import InPlace, RulesWriter, Written
+from context_compressor.summarizers.writers import InPlace, RulesWriter, Written
 from context_compressor.tokens.counter import TokenCounter, measure
 from context_compressor.tokens.off_loop import (
     gather,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
+from context_compressor.summarizers.cut import ELLIPSIS, cut_to_tokens
 from context_compressor.summarizers.sections import is_chinese
 from context_compressor.tokens.counter import TokenCounter
 

@@ -21,7 +21,7 @@ from context_compressor.messages.remark import REMARK, extra_of, extras_of_call,
 from context_compressor.messages.repair import is_orphan, orphan_as_result
 from context_compressor.messages.text import LINE_ENDS, dump_sendable, indent_lines
 from context_compressor.offload.store import ref_of
-from context_compressor.summarizers.cutting import cut, left_out
+from context_compressor.summarizers.cut import cut, left_out
 from context_compressor.tokens.counter import TokenCounter
 
 Redact = Callable[[str], str]

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from context_compressor.errors import SummarizerError, check_number
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, check_summarizer
-from context_compressor.summarizers.writing import NotesWriter, RulesWriter, Written
+from context_compressor.summarizers.writers import NotesWriter, RulesWriter, Written
 from context_compressor.tokens.counter import TokenCounter, check_counter
 from context_compressor.tokens.tiktoken import as_counter
 

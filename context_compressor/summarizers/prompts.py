@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from context_compressor.messages.msg import Block, Msg, is_instruction, is_segment, is_staying, tool_names
 from context_compressor.messages.text import clean, indent_lines, normalize
-from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.cut import cut
 from context_compressor.summarizers.notes import EDIT_FORMS
 from context_compressor.summarizers.protocol import Departure, SummaryRequest
 from context_compressor.summarizers.sections import SECTIONS, is_chinese

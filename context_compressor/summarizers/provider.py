@@ -24,7 +24,7 @@ from context_compressor.errors import (
 )
 from context_compressor.messages.text import strip_reasoning
 from context_compressor.summarizers.bill import Bill, Paid
-from context_compressor.summarizers.cutting import drop_torn_end
+from context_compressor.summarizers.cut import drop_torn_end
 from context_compressor.summarizers.faults import (
     Fault,
     causes_of,

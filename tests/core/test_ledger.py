@@ -26,7 +26,7 @@ from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.notes import Line
 from context_compressor.summarizers.rules.candidates import candidates_of
 from context_compressor.summarizers.rules.lines import stretches_of
-from context_compressor.summarizers.rules.reading import Source
+from context_compressor.summarizers.rules.steps import Source
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
 

@@ -39,7 +39,7 @@ from context_compressor.memory.texts import Texts
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.offload.files import TextFiles
 from context_compressor.summarizers.notes import Notes
-from context_compressor.summarizers.writing import NotesWriter
+from context_compressor.summarizers.writers import NotesWriter
 from context_compressor.tools.grep import search_text
 from tests.field.mistakes import mistake, replaced
 from tests.memory.scripted import (
@@ -238,8 +238,8 @@ def _believed(summary: Summary, *_: Any, **__: Any) -> str:
 
 
 def _believe_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "summarizers.writing.check_summary", _believed)
-    patch.setattr(ROOM + "summarizers.writing.check_values", lambda text, _: text)
+    patch.setattr(ROOM + "summarizers.writers.check_summary", _believed)
+    patch.setattr(ROOM + "summarizers.writers.check_values", lambda text, _: text)
     patch.setattr(ROOM + "summarizers.notes.is_placeholder", lambda _: False)
 
 
@@ -394,7 +394,7 @@ async def _give_up(_: NotesWriter, request: Any, notes: Any, error: Exception) -
     raise error
 
 
-@mistake(replaced(ROOM + "summarizers.writing.NotesWriter._smaller", _give_up))
+@mistake(replaced(ROOM + "summarizers.writers.NotesWriter._smaller", _give_up))
 async def test_the_conversation_to_summarise_does_not_fit_the_summariser() -> None:
     """claude-code #23047, letta #3279: compression fails for ever; nobody splits the work."""
     summarizer = Narrow()
@@ -460,7 +460,7 @@ async def test_arguments_are_not_counted() -> None:
 
 
 def _let_it_grow(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "summarizers.writing.NotesWriter._fitted", lambda _, told, *rest: told)
+    patch.setattr(ROOM + "summarizers.writers.NotesWriter._fitted", lambda _, told, *rest: told)
     patch.setattr(ROOM + "core.event.segment_tokens", lambda *_: 0)
 
 

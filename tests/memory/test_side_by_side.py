@@ -14,7 +14,7 @@ from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.offload import stubs
 from context_compressor.offload.previews import making
-from context_compressor.summarizers import writing
+from context_compressor.summarizers import writers
 from context_compressor.tokens import off_loop
 from context_compressor.tokens.counter import MessageTokens
 from tests.memory.scripted import (
@@ -264,13 +264,13 @@ async def test_rules_read_what_leaves_beside_the_event_loop(
 ) -> None:
     """To summarise a few pages takes tens of milliseconds; small texts are not worth a hop."""
     read: list[bool] = []
-    real = writing.candidates_of
+    real = writers.candidates_of
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         read.append(threading.current_thread() is threading.main_thread())
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(writing, "candidates_of", watched)
+    monkeypatch.setattr(writers, "candidates_of", watched)
     memory = new_memory(config(64_000, mode="compress"))
     await filled(memory, [user("look"), *exchange("a", lines), *exchange("b", lines), *exchange("c", 1)])
     assert await memory.compress_now()

@@ -10,7 +10,7 @@ from context_compressor.summarizers.bill import Bill, take_attempt
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.openai import OpenAISummarizer
 from context_compressor.summarizers.protocol import Summary, SummaryRequest, UnaskedError
-from context_compressor.summarizers.writing import NotesWriter
+from context_compressor.summarizers.writers import NotesWriter
 from tests.summarizers.support import PieceCounter, Scripted, request, user
 from tests.support.model_server import ModelServer, completion, status
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from context_compressor.errors import SummarizerError, SummaryRejectedError
 from context_compressor.messages.msg import Msg, segment_metadata
 from context_compressor.summarizers.notes import Line, Notes
-from context_compressor.summarizers.writing import NotesWriter, RulesWriter
+from context_compressor.summarizers.writers import NotesWriter, RulesWriter
 from tests.summarizers.support import PieceCounter, Scripted, assistant, call, request, result, user
 
 COUNTER = PieceCounter()

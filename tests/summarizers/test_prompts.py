@@ -17,7 +17,7 @@ from context_compressor.summarizers.prompts import (
 )
 from context_compressor.summarizers.protocol import Departure
 from context_compressor.summarizers.sections import SECTIONS
-from context_compressor.summarizers.writing import NotesWriter
+from context_compressor.summarizers.writers import NotesWriter
 from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment, user
 from tests.support.model_server import ModelServer, completion
 

@@ -18,7 +18,7 @@ from context_compressor.errors import (
 from context_compressor.summarizers.bill import Bill, Paid
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import build_prompt
-from context_compressor.summarizers.writing import NotesWriter
+from context_compressor.summarizers.writers import NotesWriter
 from tests.summarizers.providers import ASKED, GOOD, KEY, PROVIDERS, Provider
 from tests.summarizers.support import PieceCounter, request, user
 from tests.support.model_server import (

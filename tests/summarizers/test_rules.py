@@ -14,7 +14,7 @@ from context_compressor.summarizers.rules.candidates import candidates_of
 from context_compressor.summarizers.rules.choice import Candidate
 from context_compressor.summarizers.rules.lines import fold_stretches, kept, notes_by_rules, stretches_of
 from context_compressor.summarizers.rules.pieces import head_of, split
-from context_compressor.summarizers.rules.reading import Source
+from context_compressor.summarizers.rules.steps import Source
 from context_compressor.tokens.tiktoken import TiktokenCounter
 from examples import make_session
 from tests.summarizers.support import assistant, call, result, user

@@ -1,6 +1,6 @@
 import pytest
 
-from context_compressor.summarizers.checking import says_something
+from context_compressor.summarizers.check import says_something
 from context_compressor.summarizers.prompts import template
 from context_compressor.summarizers.sections import (
     SECTIONS,

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from benchmarks.mutations import KINDS, made, measure
 from context_compressor.errors import SummaryRejectedError
-from context_compressor.summarizers.checking import check_values
+from context_compressor.summarizers.check import check_values
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import material_text
 from context_compressor.summarizers.values import MARK, Shown, marked, unmarked
-from context_compressor.summarizers.writing import NotesWriter
+from context_compressor.summarizers.writers import NotesWriter
 from tests.summarizers.support import PieceCounter, Scripted, request, segment, user
 
 MATERIAL = Shown("""\

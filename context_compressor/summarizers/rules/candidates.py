@@ -15,7 +15,7 @@ from context_compressor.messages.text import clean
 from context_compressor.summarizers.rules.choice import MOST_TOKENS, Candidate, chosen
 from context_compressor.summarizers.rules.outcomes import Line, Outcome, read_outcome
 from context_compressor.summarizers.rules.pieces import PIECE_CHARS, flat, head_of, packed, pieces_of, split
-from context_compressor.summarizers.rules.reading import Call, Said, Source, read_steps
+from context_compressor.summarizers.rules.steps import Call, Said, Source, read_steps
 from context_compressor.tokens.counter import TokenCounter
 
 _SUBJECT_CHARS = 160

@@ -17,7 +17,7 @@ from context_compressor.summarizers.rules.choice import (
     chosen,
     order_of,
 )
-from context_compressor.summarizers.rules.reading import Call, Source, read_steps
+from context_compressor.summarizers.rules.steps import Call, Source, read_steps
 
 KEPT_TIMES = 4
 """How many times the room the candidates of older parts fill together."""

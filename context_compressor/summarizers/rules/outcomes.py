@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from context_compressor.summarizers.rules.pieces import flat
-from context_compressor.summarizers.rules.reading import Call, data_in
+from context_compressor.summarizers.rules.steps import Call, data_in
 
 _BAD = (
     r"error|errors|fatal|traceback|exception|failed|failure|failing|cannot|can't|unable|invalid|denied"

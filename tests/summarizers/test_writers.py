@@ -10,12 +10,12 @@ import pytest
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError, SummarizerTimeoutError
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers import writing
+from context_compressor.summarizers import writers
 from context_compressor.summarizers.bill import Bill, Paid
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import build_prompt, render_conversation
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
-from context_compressor.summarizers.writing import NotesWriter, Written
+from context_compressor.summarizers.writers import NotesWriter, Written
 from tests.summarizers.support import (
     Acting,
     PieceCounter,
@@ -252,7 +252,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("ends", ["in time", "by us", "never"])
     async def test_one_that_hangs_is_cancelled_and_holds_nobody_up(self, ends: str, monkeypatch):
-        monkeypatch.setattr(writing, "_CANCELLATION_GRACE_SECONDS", 0.01)
+        monkeypatch.setattr(writers, "_CANCELLATION_GRACE_SECONDS", 0.01)
         started, cancelled, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         async def act(_request):

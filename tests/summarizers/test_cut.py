@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.summarizers.cutting import cut, cut_middle, cut_to_tokens, drop_torn_end
+from context_compressor.summarizers.cut import cut, cut_middle, cut_to_tokens, drop_torn_end
 from tests.summarizers.support import PieceCounter
 
 counter = PieceCounter()

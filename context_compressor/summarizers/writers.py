@@ -21,8 +21,8 @@ from context_compressor.messages.prose import QUOTES
 from context_compressor.messages.speech import quotes_prose
 from context_compressor.messages.text import indent_lines
 from context_compressor.summarizers.bill import Paid
-from context_compressor.summarizers.checking import MadeUpError, check_summary, check_values
-from context_compressor.summarizers.cutting import cut_to_tokens
+from context_compressor.summarizers.check import MadeUpError, check_summary, check_values
+from context_compressor.summarizers.cut import cut_to_tokens
 from context_compressor.summarizers.notes import Faulty, Notes
 from context_compressor.summarizers.pieces import split_messages
 from context_compressor.summarizers.prompts import build_in_place, build_prompt, material_text
@@ -49,7 +49,7 @@ from context_compressor.summarizers.rules.lines import (
     notes_by_rules,
     stretches_of,
 )
-from context_compressor.summarizers.rules.reading import Source
+from context_compressor.summarizers.rules.steps import Source
 from context_compressor.summarizers.sections import is_chinese, is_placeholder
 from context_compressor.summarizers.values import MARK, Shown, unmarked
 from context_compressor.tokens.counter import TokenCounter

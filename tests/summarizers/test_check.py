@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from context_compressor.errors import SummaryRejectedError
-from context_compressor.summarizers.checking import check_summary
+from context_compressor.summarizers.check import check_summary
 from context_compressor.summarizers.prompts import render_conversation, system_prompt, template
 from context_compressor.summarizers.protocol import Summary
 from tests.summarizers.samples import CHINESE, CODING, GERMAN, SHOP
