@@ -22,8 +22,9 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Ask, AskedModel, Own, check_tools
 from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.talk import asker
-from context_compressor.integrations.conversations import Conversations, Shown, key_of
+from context_compressor.integrations.conversations import Shown, key_of
 from context_compressor.integrations.options import KeyedOptions, make_conversations
+from context_compressor.integrations.request import Request
 from context_compressor.memory.listing import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.plain import get
@@ -45,7 +46,7 @@ _OF_CALL = frozenset(
 """Arguments of LiteLLM's that are for one call: who watches over it, and what answers in its place."""
 _REACHED, _SYNCHRONOUS = "acompletion", "completion"
 
-_CALLS: OrderedDict[str, tuple[Conversations, Shown]] = OrderedDict()
+_CALLS: OrderedDict[str, Request] = OrderedDict()
 """Id of a call -> whose view it was made with. For all objects: of several of a class LiteLLM tells the first
 alone what an answer cost."""
 _ASKING: ContextVar[bool] = ContextVar("context_compressor_litellm_asking", default=False)
@@ -119,7 +120,7 @@ class Compression(CustomLogger):
             shown = await self._conversations.view(messages, key=key, own=_own(kwargs))
             if not _are_same(shown.messages, messages):
                 _remember(self._views, _digest(shown.messages), shown)
-        _remember(_CALLS, str(kwargs.get("litellm_call_id")), (self._conversations, shown))
+        _remember(_CALLS, str(kwargs.get("litellm_call_id")), Request(self._conversations, shown))
         return {**kwargs, "messages": list(shown.messages)}
 
     async def async_post_call_failure_deployment_hook(
@@ -133,16 +134,17 @@ class Compression(CustomLogger):
         call = _CALLS.pop(str(request_data.get("litellm_call_id")), None)
         if call is None:
             return
-        conversations, shown = call
+        refused = call.shown
+        # LiteLLM decides how often it tries again; each view is smaller than the one before.
+        call.shown = replace(refused, refused=False)
         try:
-            # LiteLLM decides how often it tries again; each view is smaller than the one before.
-            smaller = await conversations.after_refusal(replace(shown, refused=False), exception)
+            is_mended = await call.is_mended(exception)
         except Exception as error:  # the refusal is what the caller is to read
             logger.warning("no smaller view after a refusal: %s: %s", type(error).__name__, error)
             return
-        if smaller is not None:
-            for sent in (shown.messages, smaller.messages):
-                _remember(self._views, _digest(sent), smaller)
+        if is_mended:
+            for sent in (refused.messages, call.shown.messages):
+                _remember(self._views, _digest(sent), call.shown)
 
     async def async_log_success_event(
         self,
@@ -154,8 +156,7 @@ class Compression(CustomLogger):
         """Note what the provider counted; LiteLLM's own estimate, where it counted nothing, says nothing."""
         call = _CALLS.pop(str(kwargs.get("litellm_call_id")), None)
         if call is not None and _is_counted(kwargs):
-            conversations, shown = call
-            await conversations.record_usage(shown, get(get(response_obj, "usage"), "prompt_tokens"))
+            await call.taken(get(get(response_obj, "usage"), "prompt_tokens"))
 
     def log_pre_api_call(self, model: Any, messages: Any, kwargs: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Tell once of calls that the hook above does not see."""

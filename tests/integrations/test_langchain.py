@@ -6,19 +6,15 @@ import asyncio
 import base64
 import json
 import logging
-import pickle
 import re
-import subprocess
-import sys
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 from langchain.agents import create_agent
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain.agents.middleware import ModelRequest
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -33,11 +29,13 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from context_compressor import CompressionEvent, FileOffloadStore, ref_of
-from context_compressor.errors import InvalidArgumentError
+from context_compressor import CompressionEvent, ref_of
+from context_compressor.errors import SummarizerError
 from context_compressor.integrations import langchain
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages, to_wire
+from context_compressor.integrations.langchain.model import own_model
+from context_compressor.integrations.taken import Asked, Last
 from context_compressor.messages.plain import SENT_BESIDE
 from tests.support.markdown import blocks
 from tests.support.model_server import (
@@ -45,11 +43,8 @@ from tests.support.model_server import (
     Received,
     Reply,
     answer,
-    context_length_exceeded,
-    half_stream,
-    hang,
 )
-from tests.support.task import BUDGET, LEAST_RAW_TOKENS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
+from tests.support.task import BUDGET, REQUEST, WINDOW, Worker, Workplace
 
 ROOT = Path(__file__).parents[2]
 Compression = partial(langchain.Compression, summarizer="rules")
@@ -93,128 +88,7 @@ async def run(agent: Any, how: str, given: Any, config: Any) -> Any:
     return states[-1]
 
 
-@pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("how", "options"),
-    [
-        ("ainvoke", {"use_responses_api": True, "output_version": "responses/v1"}),
-        ("stream", {"streaming": True, "use_responses_api": True, "output_version": "v1"}),
-        ("astream", {"streaming": True}),
-        ("invoke", {}),
-    ],
-)
-async def test_a_long_task_is_never_refused(how: str, options: Dict, workplace: Workplace) -> None:
-    worker = Worker(reasoning="use_responses_api" in options)
-    async with ModelServer(worker, window_tokens=WINDOW) as server:
-        compression = Compression(max_total_tokens=BUDGET)
-        agent = create_agent(
-            model_at(server.url, **options),
-            tools_of(workplace),
-            middleware=[compression],
-            system_prompt="Be brief.",
-        )
-        state = await run(agent, how, asked(), on("t"))
-        assert server.refusals == []
-    assert worker.read_back is not None
-    said = state["messages"]
-    assert worker.turn == TURNS
-    assert sum(isinstance(one, AIMessage) for one in said) == TURNS
-    [page] = [one for one in said if getattr(one, "name", "") == "read_offloaded"]
-    assert page.content.startswith(f"[{worker.read_back} lines 1-")
-    first = next(one for one in said if one.type == "tool")
-    assert first.content == workplace.read_file(1)
-    # What is streamed as "values" is the whole state, whatever is private.
-    assert how in ("astream", "stream") or "context_compression" not in state
-    stats = compression.stats("t")
-    assert stats is not None
-    assert stats.history_tokens > LEAST_RAW_TOKENS > BUDGET >= stats.view_tokens
-    assert compression.stats("another") is None
-
-
-async def test_the_same_run_without_it_is_refused(workplace: Workplace) -> None:
-    async with ModelServer(Worker(), window_tokens=WINDOW) as server:
-        agent = create_agent(model_at(server.url), tools_of(workplace))
-        with pytest.raises(openai.BadRequestError, match="context length"):
-            await agent.ainvoke(asked(), on(None))
-
-
 # Going on
-
-
-def checkpoints(saver: InMemorySaver) -> Any:
-    """Return what a saver holds, all of it serialized."""
-    storage = {
-        thread: {ns: dict(held) for ns, held in found.items()} for thread, found in saver.storage.items()
-    }
-    return storage, {key: dict(held) for key, held in saver.writes.items()}, dict(saver.blobs)
-
-
-def saver_of(held: Any) -> InMemorySaver:
-    saver = InMemorySaver()
-    storage, writes, blobs = held
-    for thread, found in storage.items():
-        saver.storage[thread].update(found)
-    for key, found in writes.items():
-        saver.writes[key].update(found)
-    saver.blobs.update(blobs)
-    return saver
-
-
-def go_on(url: str, folder: str, held: Any, texts: str | None) -> int:
-    """Go on with a thread in another process; return how many events that took."""
-    events: list[CompressionEvent] = []
-    store = None if texts is None else FileOffloadStore(texts)
-    compression = Compression(max_total_tokens=BUDGET, store=store, on_event=events.append)
-    workplace = Workplace(Path(folder), is_there=True)
-    agent = create_agent(
-        model_at(url), tools_of(workplace), middleware=[compression], checkpointer=saver_of(held)
-    )
-    agent.invoke(asked("And now?"), on("t"))
-    return len(events)
-
-
-@pytest.mark.parametrize("is_durable", [True, False])
-async def test_another_process_goes_on(
-    is_durable: bool, workplace: Workplace, tmp_path: Path, elsewhere: Any, caplog: Any
-) -> None:
-    """With the same view where both have the texts, else with one that is made anew."""
-    worker = Worker(14)
-    texts = str(tmp_path) if is_durable else None
-    async with ModelServer(worker, window_tokens=WINDOW) as server:
-        events: list[CompressionEvent] = []
-        saver = InMemorySaver()
-        agent = create_agent(
-            model_at(server.url),
-            tools_of(workplace),
-            middleware=[
-                Compression(
-                    max_total_tokens=BUDGET,
-                    store=FileOffloadStore(texts) if texts else None,
-                    on_event=events.append,
-                )
-            ],
-            checkpointer=saver,
-        )
-        await agent.ainvoke(asked(), on("t"))
-        assert {event.kind for event in events} >= {"compress", "compact"}
-        held = pickle.loads(pickle.dumps(checkpoints(saver)))
-        at_first, before = len(events), len(server.requests)
-        await agent.ainvoke(asked("And now?"), on("t"))
-        there = await elsewhere(go_on, server.url, str(workplace.folder), held, texts)
-        here, elsewhere = server.requests[before:]
-        assert server.refusals == []
-        if is_durable:
-            assert json.dumps(here.json) == json.dumps(elsewhere.json)
-            assert there == len(events) - at_first
-        else:
-            assert there > len(events) - at_first
-            assert REQUEST in json.dumps(elsewhere.json)
-    ledger = agent.get_state(on("t")).values["context_compression"]
-    assert json.loads(json.dumps(ledger)) == ledger
-    entries = ledger["compression"]["ledger"]["entries"]
-    assert entries
-    assert not any(one["text"] or one.get("notes") or one.get("standing") for one in entries)
-    assert not [one for one in caplog.records if "unregistered" in one.getMessage()]
 
 
 async def test_older_checkpoints_and_branches_have_the_view_of_then(workplace: Workplace) -> None:
@@ -230,6 +104,11 @@ async def test_older_checkpoints_and_branches_have_the_view_of_then(workplace: W
         )
         await agent.ainvoke(asked(), on("t"))
         sent = [one.json for one in server.requests]
+        ledger = agent.get_state(on("t")).values["context_compression"]
+        assert json.loads(json.dumps(ledger)) == ledger
+        entries = ledger["compression"]["ledger"]["entries"]
+        assert entries
+        assert not any(one["text"] or one.get("notes") or one.get("standing") for one in entries)
         history = [one async for one in agent.aget_state_history(on("t"))]
         asking = [one for one in reversed(history) if one.next == ("model",)]
         assert len(asking) == len(sent)
@@ -302,51 +181,6 @@ async def test_an_agent_that_keeps_no_state_goes_on(states: Any, workplace: Work
 
 # Several at once
 
-SYSTEM = "You answer people."
-BEGINNING: list[AnyMessage] = [
-    HumanMessage("Hello."),
-    AIMessage("Hello. Who are you?"),
-    HumanMessage("Wait."),
-]
-
-
-@pytest.mark.parametrize("thread", [True, False], ids=["threads", "no threads"])
-async def test_two_conversations_at_once_never_mix(thread: bool) -> None:
-    talkers = Talkers(2)
-    names = ("Ada", "Bob")
-    async with ModelServer(talkers, window_tokens=8_000) as server:
-        compression = Compression(max_total_tokens=4_000)
-
-        async def talk(name: str, asynchronous: bool) -> None:
-            def read_file(number: int) -> str:
-                """Read a file."""
-                return "\n".join(f"{name} has {number * line} of item {line}" for line in range(120))
-
-            tools = [StructuredTool.from_function(read_file)]
-            saver = InMemorySaver() if thread else None
-            agent = create_agent(
-                model_at(server.url),
-                tools,
-                middleware=[compression],
-                system_prompt=SYSTEM,
-                checkpointer=saver,
-            )
-            said: list[Any] = list(BEGINNING)
-            for turn in range(8):
-                new = HumanMessage(f"I am {name}, and ask for the {turn}th time.")
-                given = [*said, new] if turn == 0 or not thread else [new]
-                how = "ainvoke" if asynchronous else "invoke"
-                state = await run(agent, how, {"messages": given}, on(name if thread else None))
-                said = state["messages"]
-            assert len(said) == 3 + 8 * 6
-
-        await asyncio.gather(talk("Ada", True), talk("Bob", False))
-        assert server.refusals == []
-    for name, other in (names, names[::-1]):
-        assert talkers.heard[name] == 24
-        assert [text for text in talkers.requests[name] if other in text] == []
-    assert compression._conversations.size() == 2
-
 
 async def test_a_batch_has_its_own_views_and_an_agent_may_call_another(workplace: Workplace) -> None:
     """All with one object; the tool's agent is run in its caller's thread."""
@@ -390,140 +224,24 @@ async def test_a_batch_has_its_own_views_and_an_agent_may_call_another(workplace
 # What goes wrong
 
 
-async def test_a_run_that_broke_off_goes_on(workplace: Workplace) -> None:
-    """Cancelled, cut in its stream, and stopped by a tool: what is left of calls gets its results."""
-
-    def fail(number: int) -> str:
-        """Fail."""
-        raise OSError(f"no file {number}")
-
-    async with ModelServer(lambda messages: "Well.", window_tokens=WINDOW) as server:
-        tools = [*tools_of(workplace), StructuredTool.from_function(fail)]
-        agent = create_agent(
-            model_at(server.url, streaming=True),
-            tools,
-            middleware=[Compression(max_total_tokens=BUDGET)],
-            checkpointer=InMemorySaver(),
-        )
-        config = on("t")
-        server.fail(hang())
-        task = asyncio.create_task(agent.ainvoke(asked("One."), config))
-        await server.started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        server.release()
-        server.fail(half_stream())
-        with pytest.raises(Exception, match=r"peer closed|incomplete|[Cc]onnection"):
-            await agent.ainvoke(asked("Two."), config)
-        server.fail(
-            answer("", [("read_file", {"number": 1}), ("fail", {"number": 2}), ("read_file", {"number": 3})])
-        )
-        with pytest.raises(OSError, match="no file 2"):
-            await agent.ainvoke(asked("Three."), config)
-        server.fail(
-            answer(
-                "",
-                [("read_file", '{"number": '), ("read_file", {"number": 3}), ("query", {"sql": "SELECT 1"})],
-            )
-        )
-        state = await agent.ainvoke(asked("Four."), config)
-        assert state["messages"][-1].content == "Well."
-        texts = [one.content for one in state["messages"] if isinstance(one, HumanMessage)]
-        assert texts == ["One.", "Two.", "Three.", "Four."]
-        assert server.refusals == []
-        assert len(asyncio.all_tasks()) < 20
-
-
-@pytest.mark.parametrize("how", ["ainvoke", "invoke"])
-async def test_a_refusal_is_answered_by_one_smaller_view(how: str, workplace: Workplace) -> None:
-    """The model's window is smaller than the budget, which the user did not know."""
-    worker = Worker(12)
-    async with ModelServer(worker, window_tokens=12_000) as server:
-        compression = Compression(max_total_tokens=BUDGET)
-        agent = create_agent(model_at(server.url), tools_of(workplace), middleware=[compression])
-        state = await run(agent, how, asked(), on("t"))
-        assert state["messages"][-1].content == "All logs are read: units were lost on every host."
-        assert 1 <= len(server.refusals) <= 2
-    async with ModelServer() as server:
-        server.script(context_length_exceeded(), context_length_exceeded(), answer("Never asked for."))
-        agent = create_agent(model_at(server.url), middleware=[Compression(max_total_tokens=BUDGET)])
-        with pytest.raises(openai.BadRequestError, match="context length"):
-            await run(agent, how, {"messages": [HumanMessage("word " * 200) for _ in range(20)]}, on("t"))
-        assert len(server.requests) == 2
-
-
-class Watching(BaseCallbackHandler):
-    """Take note of what a caller's callbacks are told, but of what the agent's model is asked: the view."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.told: list[Any] = []
-
-    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        self.calls += 1
-
-    def on_llm_new_token(self, token: str, **_: Any) -> None:
-        self.told.append(token)
-
-    def on_llm_end(self, response: Any, **_: Any) -> None:
-        self.told.append(response)
-
-    def on_chain_end(self, outputs: Any, **_: Any) -> None:
-        self.told.append(outputs)
-
-
-MODES: Any = ["messages", "updates", "values", "custom", "tasks", "checkpoints", "debug"]
-
-
-@pytest.mark.parametrize("how", ["astream", "stream", "events"])
-async def test_the_frameworks_model_writes_the_summaries(
-    how: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its name as well; and whoever watches the agent hears nothing of it, however he does."""
-    worker = Worker(12)
-    asking: list[str] = []
-
-    def policy(messages: list[Dict], received: Received) -> Reply:
-        if not received.tools:
-            asking.append("")
-            return answer(
-                "## Goal\n- Find out what went wrong.\n## Done\n- Logs were read, by the summariser."
-            )
-        return worker(messages, received)
-
-    async with ModelServer(policy, window_tokens=WINDOW) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "test")
-        by: Any = "openai:gpt-5-mini" if how == "stream" else model_at(server.url, streaming=True)
-        compression = Compression(max_total_tokens=BUDGET, summarizer=by)
-        agent = create_agent(
-            model_at(server.url, streaming=True),
-            tools_of(workplace),
-            middleware=[compression],
-            checkpointer=InMemorySaver(),
-        )
-        watching = Watching()
-        config = {**on("t"), "callbacks": [watching]}
-        if how == "astream":
-            streamed: list[Any] = [one async for one in agent.astream(asked(), config, stream_mode=MODES)]
-        elif how == "stream":
-            streamed = await asyncio.to_thread(lambda: list(agent.stream(asked(), config, stream_mode=MODES)))
-        else:
-            streamed = [
-                {**one, "data": {**one["data"], "input": None}}
-                async for one in agent.astream_events(asked(), config, version="v2")
-            ]
-        stats = compression.stats("t")
-        assert stats is not None
-        assert stats.summarizer_calls == len(asking) >= 1
-        assert "by the summariser" in json.dumps(server.requests[-1].json["messages"])
-        assert watching.calls == len(server.requests) - len(asking)
-        heard = f"{streamed} {watching.told}"
-        assert "by the summariser" not in heard
-        assert "context_compression" in heard
-        assert "Offloaded tool result" not in heard
-        assert server.refusals == []
+def test_a_request_that_forces_its_answer_or_was_another_is_not_sent_again() -> None:
+    model = model_at("http://nowhere")
+    wires = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
+    said = Asked(("m", None, []), wires)
+    request: Any = ModelRequest(model=model, messages=[])
+    again = own_model(request, said).again
+    assert again is not None
+    assert again(Last(request, said._replace(listed=wires[:1])))
+    for last in (
+        Last(request.override(tool_choice="any"), said),
+        Last(request.override(model_settings={"tool_choice": {"type": "tool", "name": "t"}}), said),
+        Last(request.override(response_format=dict), said),
+        Last(request, said._replace(listed=[*wires, wires[0]])),
+        Last(request, said._replace(listed=[{"role": "user", "content": "I am another."}])),
+        Last(request, said._replace(beside=("m", "Other rules.", []))),
+    ):
+        with pytest.raises(SummarizerError, match="the last request cannot be sent again: its"):
+            again(last)
 
 
 async def test_an_image_that_left_is_shown_again() -> None:
@@ -686,21 +404,6 @@ async def test_altered_messages_keep_all_else_and_unaltered_ones_are_the_same() 
 # Being used
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"max_tokens": 5}, "max_tokens"),
-        ({"summarizer": 5}, "summarizer: expected a summariser or a model"),
-        ({"summarizer": "nobody:nothing"}, "summarizer: no model 'nobody:nothing'"),
-        ({"states": 5}, "states: a int is not"),
-        ({"store": 5}, "store: a int is not"),
-    ],
-)
-def test_wrong_arguments_are_named(options: Dict, told: str) -> None:
-    with pytest.raises((InvalidArgumentError, TypeError), match=told):
-        Compression(**options)
-
-
 async def test_events_are_logged_and_an_agent_may_do_without_the_tools(
     workplace: Workplace, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -711,12 +414,6 @@ async def test_events_are_logged_and_an_agent_may_do_without_the_tools(
         await agent.ainvoke(asked(), on(None))
         assert len(server.requests[-1].tools) == 3
     assert any("tokens became" in one.getMessage() for one in caplog.records)
-
-
-def test_without_langchain_the_extra_is_named() -> None:
-    code = "import sys; sys.modules['langchain'] = None; import context_compressor.integrations.langchain"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert "pip install 'agent-context-compressor[langchain]'" in done.stderr
 
 
 def test_the_page_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:

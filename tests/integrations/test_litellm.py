@@ -16,17 +16,15 @@ import pytest
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches a list as it is imported
 import litellm
-from litellm.exceptions import ContextWindowExceededError
 from litellm.integrations.custom_logger import CustomLogger
-from openai import OpenAI
 
-from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.litellm import Compression
 from context_compressor.memory.saved import SAVED_KEY
+from tests.integrations.drivers import forget, settled
 from tests.support.markdown import blocks
 from tests.support.model_server import ModelServer, answer
-from tests.support.replies import context_length_exceeded, half_stream, hang, status
-from tests.support.task import BUDGET, FUNCTIONS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
+from tests.support.replies import context_length_exceeded, status
+from tests.support.task import BUDGET, FUNCTIONS, REQUEST, WINDOW, Worker, Workplace
 from tests.support.wires import Received
 from tests.test_readme import ROOT, environment
 
@@ -49,25 +47,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
 
 @pytest.fixture(autouse=True)
 async def callbacks() -> AsyncIterator[None]:
-    """Leave neither callbacks nor LiteLLM's own worker and clients behind."""
     yield
-    from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
-
-    litellm.callbacks = []
-    for name in (
-        "success_callback",
-        "failure_callback",
-        "_async_success_callback",
-        "_async_failure_callback",
-    ):
-        setattr(litellm, name, [])
-    litellm.input_callback = []
-    await GLOBAL_LOGGING_WORKER.stop()
-    await litellm.close_litellm_async_clients()
-    for client in litellm.in_memory_llm_clients_cache.cache_dict.values():
-        if isinstance(client, OpenAI):
-            client.close()
-    litellm.in_memory_llm_clients_cache.flush_cache()
+    await forget()
 
 
 def use(**fields: Any) -> Compression:
@@ -101,13 +82,6 @@ def routed(server: ModelServer, **more: Any) -> Any:
     return litellm.Router(model_list=models, **more)
 
 
-async def settled() -> None:
-    """Let LiteLLM's worker tell of what was answered."""
-    from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
-
-    await GLOBAL_LOGGING_WORKER.flush()
-
-
 async def work(ask: Ask, run: Callable[[str, Dict], str], messages: list[Any], **arguments: Any) -> None:
     """Go on with a conversation until the model calls no tool."""
     while True:
@@ -118,40 +92,6 @@ async def work(ask: Ask, run: Callable[[str, Dict], str], messages: list[Any], *
         for call in said.tool_calls:
             text = run(call.function.name, json.loads(call.function.arguments))
             messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("way", ["whole", "streamed", "routed"])
-async def test_a_long_task(way: str, place: Workplace) -> None:
-    c = use(max_total_tokens=BUDGET)
-    messages: list[Any] = [{"role": "user", "content": REQUEST}]
-    async with ModelServer(Worker(), window_tokens=WINDOW) as server:
-        if way == "routed":
-            router = routed(server)
-
-            async def ask(**arguments: Any) -> Any:
-                return (await router.acompletion(model="a", **arguments)).choices[0].message
-
-            await work(ask, place.run, messages)
-        else:
-            await work({"whole": whole, "streamed": streamed}[way], place.run, messages, **calls_at(server))
-        assert server.refusals == []
-        assert len(server.requests) == TURNS
-        last = json.dumps(server.requests[-1].messages)
-        await settled()
-    assert "ctx://" in last
-    assert "read_offloaded" not in last
-    stats = c.stats()
-    assert stats is not None
-    assert stats.events > 3
-    assert stats.view_tokens <= BUDGET
-    assert sum(len(one["content"]) for one in messages if isinstance(one, dict)) > 200_000
-
-
-async def test_without_views_the_same_is_refused(place: Workplace) -> None:
-    async with ModelServer(Worker(), window_tokens=WINDOW) as server:
-        with pytest.raises(ContextWindowExceededError):
-            await work(whole, place.run, [{"role": "user", "content": REQUEST}], **calls_at(server))
 
 
 async def long_talk(server: ModelServer, place: Workplace, turns: int = 12) -> list[Any]:
@@ -246,93 +186,8 @@ async def test_usage_is_learnt_from(place: Workplace) -> None:
         assert await learnt(server, stream=True, stream_options={"include_usage": True})
 
 
-class Kept:
-    """States, as a database keeps them."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-
-    async def get(self, key: str) -> Any:
-        return json.loads(self.texts[key]) if key in self.texts else None
-
-    async def set(self, key: str, state: Dict) -> None:
-        self.texts[key] = json.dumps(state)
-
-
-def messages_for(text: str, states: Kept) -> list[Dict]:
-    """Return what goes out for a list in this process."""
-
-    async def ask() -> list[Dict]:
-        use(max_total_tokens=BUDGET, states=states)
-        async with ModelServer(Worker(1), window_tokens=WINDOW) as server:
-            await litellm.acompletion(**calls_at(server, messages=json.loads(text)))
-        return server.requests[-1].messages
-
-    return asyncio.run(ask())
-
-
-@pytest.mark.variants(0)
-async def test_another_process_goes_on_with_the_same_view(place: Workplace, elsewhere: Any) -> None:
-    states = Kept()
-    async with ModelServer(Worker(20), window_tokens=WINDOW) as server:
-        use(max_total_tokens=BUDGET, states=states)
-        messages = await long_talk(server, place)
-        dumped = [one if isinstance(one, dict) else one.model_dump(exclude_none=True) for one in messages]
-        there = await elsewhere(messages_for, json.dumps(dumped), states)
-        await litellm.acompletion(**calls_at(server, messages=messages))
-    assert there == server.requests[-1].messages
-    assert "ctx://" in json.dumps(there)
-
-
-async def test_two_conversations_at_once(place: Workplace) -> None:
-    talkers = Talkers(calls=3)
-    use(max_total_tokens=SMALL)
-    begun = [
-        {"role": "system", "content": "Read."},
-        {"role": "user", "content": "Good morning."},
-        {"role": "assistant", "content": "Good morning! Who is there?"},
-        {"role": "user", "content": "A friend."},
-    ]
-
-    async def talk(server: ModelServer, name: str) -> None:
-        messages: list[Any] = list(begun)
-        for request in range(5):
-            messages.append({"role": "user", "content": f"I am {name}, request {request}."})
-            run = lambda tool, arguments: f"for {name}: " + place.run(tool, arguments)[:3_000]  # noqa: E731
-            await work(whole, run, messages, **calls_at(server))
-
-    async with ModelServer(talkers, window_tokens=2 * SMALL) as server:
-        await asyncio.gather(talk(server, "Ada"), talk(server, "Bob"))
-        assert server.refusals == []
-    assert talkers.heard == {"Ada": 20, "Bob": 20}
-    for name, other in (("Ada", "Bob"), ("Bob", "Ada")):
-        assert not any(other in text for text in talkers.requests[name])
-        assert "ctx://" in talkers.requests[name][-1]
-
-
-async def test_what_breaks_off_leaves_all_as_it_was(place: Workplace) -> None:
-    use(max_total_tokens=BUDGET)
-    async with ModelServer(Worker(20), window_tokens=WINDOW) as server:
-        messages = await long_talk(server, place)
-        before = list(messages)
-        server.fail(half_stream())
-        with pytest.raises(Exception, match=r".+"):
-            await streamed(**calls_at(server, messages=messages))
-        server.fail(hang())
-        task = asyncio.create_task(whole(**calls_at(server, messages=messages)))
-        await server.started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        server.release()
-        assert messages == before
-        assert (await whole(**calls_at(server, messages=messages))).content
-        assert server.refusals == []
-
-
-@pytest.mark.parametrize(("by", "ask"), [("named", whole), ("own", whole), ("own", streamed)])
-async def test_a_model_of_litellms_writes_summaries(by: str, ask: Ask, place: Workplace) -> None:
-    """No logger hears of it; what comes before a call finds a mark; nothing of his answer is taken."""
+async def test_a_model_of_litellms_writes_summaries(place: Workplace) -> None:
+    """Named with more arguments. No logger hears of it; what comes before a call finds a mark."""
 
     class Watching(CustomLogger):
         heard: list[Any]
@@ -358,13 +213,13 @@ async def test_a_model_of_litellms_writes_summaries(by: str, ask: Ask, place: Wo
 
     writer = Writer(20)
     async with ModelServer(writer, window_tokens=WINDOW) as server:
-        c = use(max_total_tokens=6_000, summarizer=None if by == "own" else calls_at(server))
+        c = use(max_total_tokens=6_000, summarizer=calls_at(server))
         watching = Watching()
         watching.heard, watching.marks = [], []
         litellm.callbacks.append(watching)
         more = {"stop": ["END"], "max_tokens": 50, "metadata": {"session_id": "ada"}}
         said: list[Any] = [{"role": "user", "content": REQUEST}]
-        await work(ask, place.run, said, **calls_at(server), **more)
+        await work(whole, place.run, said, **calls_at(server), **more)
         await settled()
         assert server.refusals == []
         assert "units were lost on it" not in str(said)
@@ -404,21 +259,6 @@ async def test_a_key_is_asked_for() -> None:
         use(key=lambda kwargs: 3)
         with pytest.raises(Exception, match="key: expected a function that returns a string"):
             await litellm.acompletion(**arguments)
-
-
-def test_what_is_wrong_is_said_at_the_door() -> None:
-    with pytest.raises(InvalidArgumentError, match="max_tokens"):
-        Compression(max_tokens=3)
-    with pytest.raises(InvalidArgumentError, match="key: expected a function"):
-        Compression(key="ada")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="summarizer"):
-        Compression(summarizer=3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="summarizer: a dict of arguments"):
-        Compression(summarizer={"api_base": "x"})
-    with pytest.raises(InvalidArgumentError, match="LiteLLM runs no tools"):
-        Compression(tools=True)
-    Compression(tools=False)
-    assert Compression().stats() is None
 
 
 async def test_the_pages_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:

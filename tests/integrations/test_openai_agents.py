@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from agents import (
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     RunConfig,
-    RunHooks,
     Runner,
     RunState,
     SQLiteSession,
@@ -33,15 +32,16 @@ from agents import (
 )
 from agents.memory import OpenAIResponsesCompactionSession
 from agents.models import _openai_shared
-from openai import APIError, AsyncOpenAI, BadRequestError
+from openai import APIError, AsyncOpenAI
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations import openai_agents
+from tests.support.behaviours import Kept
 from tests.support.markdown import blocks
 from tests.support.media import png_url
-from tests.support.model_server import ModelServer, answer, half_stream
+from tests.support.model_server import ModelServer, answer
 from tests.support.replies import Exchange, Reply
-from tests.support.task import BUDGET, FUNCTIONS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
+from tests.support.task import BUDGET, FUNCTIONS, REQUEST, WINDOW, Worker, Workplace
 from tests.support.wires import Received
 from tests.test_readme import ROOT, environment
 
@@ -52,7 +52,6 @@ SMALL = 3_000
 Compression = partial(openai_agents.Compression, summarizer="rules")
 """Scripted models have no summary to give."""
 MODELS = {"responses": OpenAIResponsesModel, "chat": OpenAIChatCompletionsModel}
-both = pytest.mark.parametrize("kind", MODELS)
 
 set_tracing_disabled(True)
 
@@ -110,29 +109,6 @@ def outputs(items: list[Any]) -> list[str]:
     return [item["output"] for item in items if item.get("type") == "function_call_output"]
 
 
-@pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("kind", "way"), [("responses", streamed), ("chat", whole), ("responses", whole), ("chat", streamed)]
-)
-async def test_a_long_task(kind: str, way: Way, place: Workplace) -> None:
-    worker, session = Worker(reasoning=kind == "responses"), SQLiteSession("one")
-    async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server, kind) as model:
-        c = Compression(max_total_tokens=BUDGET)
-        agent = Agent("A", instructions="Work.", model=model, tools=[*tools_of(place), *c.tools])
-        result = await way(agent, REQUEST, run_config=with_views(c), session=session)
-        assert server.refusals == []
-        assert len(server.requests) == TURNS
-    assert result.final_output.startswith("All logs are read")
-    assert worker.read_back is not None
-    stats = c.stats()
-    assert stats is not None
-    assert stats.events > 3
-    for items in (result.to_input_list(), await session.get_items()):
-        assert place.read_file(number=1) in outputs(items)
-        assert sum(map(len, outputs(items))) > 200_000
-    session.close()
-
-
 async def test_a_task_without_asyncio(place: Workplace) -> None:
     """Each run in a loop of its own, in a thread of its own."""
     worker, c = Worker(14), Compression(max_total_tokens=BUDGET)
@@ -155,29 +131,7 @@ async def test_a_task_without_asyncio(place: Workplace) -> None:
     assert worker.read_back is not None
 
 
-@both
-async def test_without_views_the_same_is_refused(kind: str, place: Workplace) -> None:
-    async with ModelServer(Worker(), window_tokens=WINDOW) as server, model_of(server, kind) as model:
-        with pytest.raises(BadRequestError):
-            await whole(Agent("A", model=model, tools=tools_of(place)), REQUEST)
-        assert len(server.requests) < TURNS / 2
-
-
 # Conversations
-
-
-class Kept:
-    """States, as a database keeps them."""
-
-    def __init__(self, data: str = "{}") -> None:
-        self.data = data
-
-    async def get(self, key: str) -> Dict | None:
-        found: Dict | None = json.loads(self.data).get(key)
-        return found
-
-    async def set(self, key: str, state: Dict) -> None:
-        self.data = json.dumps({**json.loads(self.data), key: state})
 
 
 def deployer(c: openai_agents.Compression, model: Model, place: Workplace) -> Agent:
@@ -197,64 +151,27 @@ async def deployed(c: openai_agents.Compression, text: str, place: Workplace) ->
     return [received.json for received in server.requests]
 
 
-def deployed_for(text: str, states: Kept, folder: Path) -> list[Dict]:
-    """Return what `deployed` does, in this process."""
-    set_tracing_disabled(True)
-    c = Compression(max_total_tokens=BUDGET, states=states)
-    return asyncio.run(deployed(c, text, Workplace(folder, is_there=True)))
-
-
-@pytest.mark.variants(0)
-async def test_another_process_goes_on_with_the_same_view(place: Workplace, elsewhere: Any) -> None:
+async def test_a_run_that_was_saved_goes_on_elsewhere_with_the_same_view(place: Workplace) -> None:
     """From a `RunState`, with a call that was approved meanwhile."""
     kept = Kept()
 
     class UntilDeployed(Worker):
         def __call__(self, messages: list[Dict], received: Received) -> Reply:
-            if self.turn == 20:
-                return answer("Deploy?", [("deploy", {}), ("read_file", {"number": 50})])
+            if self.turn == 12:
+                return answer("Deploy?", [("deploy", {}), ("read_file", {"number": 20})])
             return super().__call__(messages, received)
 
     worker = UntilDeployed()
     async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server) as model:
-        first = Compression(max_total_tokens=BUDGET, states=kept)
+        first = Compression(max_total_tokens=SMALL, states=kept)
         paused = await whole(deployer(first, model, place), REQUEST, run_config=with_views(first))
         text = json.dumps(paused.to_state().to_json())
         assert server.refusals == []
-    there = await elsewhere(deployed_for, text, kept, place.folder)
+    there = await deployed(Compression(max_total_tokens=SMALL, states=kept), text, place)
     here = await deployed(first, text, place)
     assert there == here  # a state of the SDK's has its items' keys in an order of its own
     assert "ctx://" in texts(there)
     assert "deployed" in texts(there)
-
-
-async def test_two_conversations_at_once(place: Workplace) -> None:
-    talkers = Talkers(calls=3)
-    c = Compression(max_total_tokens=SMALL)
-    begun = [
-        {"role": "user", "content": "Good morning."},
-        {"role": "assistant", "content": "Good morning! Who is there?"},
-        {"role": "user", "content": "A friend."},
-    ]
-
-    async def talk(name: str, model: Model, session: SQLiteSession | None) -> None:
-        def read_file(number: int) -> str:
-            return f"for {name}: " + place.read_file(number=number)[:3_000]
-
-        reader = function("read_file", read_file, "number")
-        agent = Agent("A", instructions="Read.", model=model, tools=[reader, *c.tools])
-        said: list[Any] = list(begun)
-        for request in range(5):
-            asked: list[Any] = [*said, {"role": "user", "content": f"I am {name}, request {request}."}]
-            said = (await whole(agent, asked, run_config=with_views(c))).to_input_list()
-
-    async with ModelServer(talkers, window_tokens=2 * SMALL) as server, model_of(server) as model:
-        await asyncio.gather(*(talk(name, model, None) for name in ("Ada", "Bob")))
-        assert server.refusals == []
-    assert talkers.heard == {"Ada": 20, "Bob": 20}
-    for name, other in (("Ada", "Bob"), ("Bob", "Ada")):
-        assert not any(other in text for text in talkers.requests[name])
-        assert "ctx://" in talkers.requests[name][-1]
 
 
 def policy_of(**parts: Callable[[list[Dict]], Iterator[Reply]]) -> Any:
@@ -392,26 +309,6 @@ async def test_an_image_is_loaded_as_an_image(place: Workplace) -> None:
 # What goes wrong
 
 
-@pytest.mark.variants(2)
-@pytest.mark.parametrize(
-    ("kind", "way"), [("responses", streamed), ("chat", whole), ("responses", whole), ("chat", streamed)]
-)
-async def test_a_refusal_is_answered_by_a_smaller_view(kind: str, way: Way, place: Workplace) -> None:
-    """The first requests are refused as the window is smaller than the budget; then the adapter knows."""
-    for is_wrapped in (True, False):
-        async with ModelServer(Worker(12), window_tokens=10_000) as server, model_of(server, kind) as model:
-            c = Compression(max_total_tokens=BUDGET)
-            used = c.model(model) if is_wrapped else model
-            agent = Agent("A", model=used, tools=[*tools_of(place), *c.tools])
-            if is_wrapped:
-                result = await way(agent, REQUEST, run_config=with_views(c))
-                assert result.final_output.startswith("All logs")
-                assert 1 <= len(server.refusals) <= 2
-            else:
-                with pytest.raises(APIError):
-                    await way(agent, REQUEST, run_config=with_views(c))
-
-
 async def test_a_stream_that_fails_at_once_is_asked_again(place: Workplace) -> None:
     """OpenAI tells of a request that is too long in an event of the stream, too."""
 
@@ -447,85 +344,7 @@ async def test_a_stream_that_fails_at_once_is_asked_again(place: Workplace) -> N
         assert len(texts(sent.messages)) < len(texts(refused.messages))
 
 
-async def test_what_breaks_off_leaves_the_history_whole(place: Workplace) -> None:
-    """A tool that fails, a stream that is cut, a run that is cancelled: the session goes on behind each."""
-    worker, session = Worker(40), SQLiteSession("one")
-
-    def query(sql: str) -> str:
-        raise OSError("the disk is gone")
-
-    async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server) as model:
-        c = Compression(max_total_tokens=BUDGET)
-        failing = [one for one in tools_of(place) if one.name != "query"]
-
-        async def fails(context: Any, arguments: str) -> str:
-            try:
-                return query(arguments)
-            except OSError as error:
-                return f"Error: {error}"
-
-        failing.append(FunctionTool("query", "query", {"type": "object", "properties": {}}, fails))
-        agent = Agent("A", model=c.model(model), tools=[*failing, *c.tools])
-        more: Dict = {"session": session, "run_config": with_views(c)}
-        server.fail(half_stream())
-        with suppress(Exception):
-            await streamed(agent, REQUEST, **more)
-        task = asyncio.create_task(streamed(agent, "Once more.", **more))
-        while worker.turn < 10:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        stopped = Runner.run_streamed(agent, "And again.", max_turns=100, **more)
-        async for _ in stopped.stream_events():
-            if worker.turn > 20:
-                stopped.cancel()
-        worker.turn = max(worker.turn, 21)
-        result = await whole(agent, "Now.", **more)
-        assert result.final_output.startswith("All logs")
-        assert server.refusals == []
-        assert len([one for one in asyncio.all_tasks() if not one.done()]) < 10
-    assert any("the disk is gone" in str(one) for one in outputs(await session.get_items()))
-    session.close()
-
-
 # The rest
-
-
-@both
-async def test_the_sdks_model_writes_summaries(kind: str, place: Workplace) -> None:
-    """Of which whoever watches the agent hears nothing: no event, no hook, no usage."""
-
-    class Hooks(RunHooks[Any]):
-        calls = 0
-
-        async def on_llm_start(self, *_: Any, **__: Any) -> None:
-            self.calls += 1
-
-    class Writer(Worker):
-        asked = 0
-
-        def __call__(self, messages: list[Dict], received: Received) -> Reply:
-            if received.tools:
-                return super().__call__(messages, received)
-            self.asked += 1
-            return answer("## Goal\n- Go through the logs; host-1 was read, and units were lost on it.")
-
-    writer = Writer(20)
-    async with ModelServer(writer, window_tokens=WINDOW) as server, model_of(server, kind) as model:
-        c = Compression(max_total_tokens=6_000, summarizer=model)
-        agent = Agent("A", model=c.model(model), tools=[*tools_of(place), *c.tools])
-        hooks = Hooks()
-        result = Runner.run_streamed(agent, REQUEST, max_turns=200, run_config=with_views(c), hooks=hooks)
-        heard = [event async for event in result.stream_events()]
-        assert server.refusals == []
-        assert "units were lost on it" not in str(heard)
-        own = len(server.requests) - writer.asked
-        assert result.context_wrapper.usage.requests == hooks.calls == own
-    stats = c.stats()
-    assert stats is not None
-    assert stats.summarizer_calls == writer.asked > 0
-    assert stats.summarizer_output_tokens > 0
 
 
 async def test_a_session_is_whole_again_behind_its_view(place: Workplace) -> None:
@@ -570,29 +389,16 @@ async def test_history_at_the_provider_passes_as_it_is(
     assert len([one for one in caplog.records if "previous_response_id" in one.message]) == 1
 
 
-async def test_states_that_fail_stop_no_run(place: Workplace, caplog: pytest.LogCaptureFixture) -> None:
-    class Down:
-        async def get(self, key: str) -> Dict | None:
-            raise ConnectionError("no database")
-
-        set: Any = get
-
-    async with ModelServer(Worker(4)) as server, model_of(server) as model:
-        c = Compression(max_total_tokens=SMALL, states=Down(), key=lambda data: data.context)
-        agent = Agent("A", model=c.model(model), tools=[*tools_of(place), *c.tools])
-        result = await whole(agent, REQUEST, run_config=with_views(c), context="ada")
-    assert result.final_output
-    assert c.stats("ada") == c.stats()
-    assert "no database" in caplog.text
+async def test_a_request_names_its_conversation_and_an_unwrapped_model_its_refusals(place: Workplace) -> None:
+    c = Compression(max_total_tokens=BUDGET, key=lambda data: data.context)
+    async with ModelServer(Worker(12), window_tokens=10_000) as server, model_of(server) as model:
+        agent = Agent("A", model=model, tools=[*tools_of(place), *c.tools])
+        with pytest.raises(APIError):
+            await whole(agent, REQUEST, run_config=with_views(c), context="ada")
+    assert c.stats("ada") == c.stats() is not None
 
 
 def test_what_is_wrong_is_said_at_the_door() -> None:
-    with pytest.raises(InvalidArgumentError, match="max_tokens"):
-        Compression(max_tokens=3)
-    with pytest.raises(InvalidArgumentError, match="key: expected a function"):
-        Compression(key="ada")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="summarizer"):
-        Compression(summarizer="gpt-5")  # type: ignore[arg-type]
     c = Compression()
     with pytest.raises(InvalidArgumentError, match="model: expected a Model"):
         c.model(3)  # type: ignore[arg-type]

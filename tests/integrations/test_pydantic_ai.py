@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,9 +15,8 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from pydantic_ai import Agent, BinaryContent, ImageUrl, ModelRetry, RunContext, ToolReturn
+from pydantic_ai import Agent, BinaryContent, ImageUrl, RunContext, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
-from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -35,23 +33,22 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.usage import RunUsage, UsageLimits
+from pydantic_ai.usage import UsageLimits
 
 from context_compressor import ContextOverflowError, InvalidArgumentError, from_openai, ref_of
 from context_compressor.integrations import pydantic_ai as adapter
 from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.messages.speech import is_handed, standing_in
+from tests.support.behaviours import Kept
 from tests.support.markdown import blocks
 from tests.support.media import png_url
-from tests.support.model_server import ModelServer, answer, context_length_exceeded, half_stream, hang
-from tests.support.task import BUDGET, LEAST_RAW_TOKENS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
+from tests.support.model_server import ModelServer, answer
+from tests.support.task import BUDGET, REQUEST, TURNS, WINDOW, Workplace
 
 ROOT = Path(__file__).parents[2]
 Compression = partial(adapter.Compression, summarizer="rules")
 """Scripted models have no summary to give."""
-MODELS = [OpenAIChatModel, OpenAIResponsesModel]
 LIMITS = UsageLimits(request_limit=TURNS + 10)
-every_model = pytest.mark.parametrize("model_class", MODELS, ids=["chat", "responses"])
 
 
 @asynccontextmanager
@@ -80,225 +77,6 @@ def is_whole(messages: list[ModelMessage]) -> bool:
     return "[Offloaded" not in text and "by the memory, not by the user" not in text
 
 
-async def go(agent: Agent[Any, str], how: str, prompt: str = REQUEST, **options: Any) -> list[ModelMessage]:
-    """Run an agent in one of the ways that there are, and return its history."""
-    options = {"usage_limits": LIMITS, **options}
-    if how == "run":
-        return (await agent.run(prompt, **options)).all_messages()
-    if how == "iter":
-        async with agent.iter(prompt, **options) as run:
-            async for node in run:
-                if Agent.is_model_request_node(node):
-                    async with node.stream(run.ctx) as stream:
-                        async for _ in stream:
-                            pass
-        assert run.result is not None
-        return run.result.all_messages()
-
-    async def listen(ctx: RunContext[Any], events: Any) -> None:
-        async for _ in events:
-            pass
-
-    return (await agent.run(prompt, event_stream_handler=listen, **options)).all_messages()
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("model_class", "how"),
-    [
-        (OpenAIChatModel, "run"),
-        (OpenAIResponsesModel, "iter"),
-        (OpenAIChatModel, "events"),
-        (OpenAIResponsesModel, "run"),
-    ],
-)
-async def test_a_long_task(model_class: Any, how: str, workplace: Workplace) -> None:
-    worker = Worker(reasoning=True)
-    compression = Compression(max_total_tokens=BUDGET)
-    async with ModelServer(worker, window_tokens=WINDOW) as server:
-        async with model_of(server, model_class) as model:
-            history = await go(worker_agent(model, workplace, compression), how)
-        assert server.refusals == []
-        assert len(server.requests) == TURNS
-        assert all(bool(one.json.get("stream")) == (how != "run") for one in server.requests)
-        shown = json.dumps(server.requests[-1].json)
-        assert "Go through all logs" in shown
-        assert "Be thorough." in shown
-        assert "by the memory, not by the user" in shown
-        await server.assert_no_connections()
-    assert worker.read_back is not None
-    assert is_whole(history)
-    assert len(history) == 2 * TURNS
-    stats = compression.stats()
-    assert stats is not None
-    assert stats.history_tokens > LEAST_RAW_TOKENS
-    assert stats.events > 3
-
-
-@every_model
-async def test_without_it_the_same_is_refused(model_class: Any, workplace: Workplace) -> None:
-    async with ModelServer(Worker(), window_tokens=WINDOW) as server:
-        async with model_of(server, model_class) as model:
-            with pytest.raises(ModelHTTPError, match="context"):
-                await go(worker_agent(model, workplace), "run")
-        assert len(server.requests) < TURNS / 2
-
-
-class Kept:
-    """States as another process finds them: JSON text."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-
-    async def get(self, key: str) -> Any:
-        return json.loads(self.texts[key]) if key in self.texts else None
-
-    async def set(self, key: str, state: Any) -> None:
-        self.texts[key] = json.dumps(state)
-
-
-async def next_request(
-    compression: Any, history: list[ModelMessage], model_class: Any, place: Workplace
-) -> Any:
-    async with ModelServer(lambda messages: answer("Yes."), window_tokens=WINDOW) as server:
-        async with model_of(server, model_class) as model:
-            agent = worker_agent(model, place, compression)
-            await agent.run("And now?", message_history=history)
-        [request] = server.requests
-        return json.dumps(request.json)
-
-
-def request_for(text: bytes, states: Kept, model_class: Any, folder: Path) -> tuple[str, int]:
-    """Return the request that goes out for a history in this process, and how many events that took."""
-    events: list[Any] = []
-    compression = Compression(max_total_tokens=BUDGET, states=states, on_event=events.append)
-    history = ModelMessagesTypeAdapter.validate_json(text)
-    place = Workplace(folder, is_there=True)
-    return asyncio.run(next_request(compression, history, model_class, place)), len(events)
-
-
-@pytest.mark.variants(0)
-@every_model
-async def test_another_process_goes_on_with_the_same_request(
-    model_class: Any, workplace: Workplace, elsewhere: Any
-) -> None:
-    states = Kept()
-    compression = Compression(max_total_tokens=BUDGET, states=states)
-    worker = Worker(20, reasoning=True)
-    async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server, model_class) as model:
-        history = await go(worker_agent(model, workplace, compression), "run")
-    [key] = states.texts
-    assert history[0].conversation_id == key
-    text = ModelMessagesTypeAdapter.dump_json(history)
-    there = await elsewhere(request_for, text, states, model_class, workplace.folder)
-    here = await next_request(compression, history, model_class, workplace)
-    assert there == (here, 0)
-    assert "by the memory, not by the user" in here
-
-
-@pytest.mark.parametrize("with_ids", [True, False], ids=["ids", "no ids"])
-async def test_two_conversations_at_once_do_not_mix(with_ids: bool, tmp_path: Path) -> None:
-    talkers = Talkers()
-    compression = Compression(max_total_tokens=3_000)
-    begins = {
-        name: [
-            ModelRequest([UserPromptPart("Hello.")], conversation_id=name if with_ids else None),
-            ModelResponse([TextPart("Who are you?")], conversation_id=name if with_ids else None),
-            ModelRequest([UserPromptPart("Guess.")], conversation_id=name if with_ids else None),
-            ModelResponse([TextPart("No.")], conversation_id=name if with_ids else None),
-        ]
-        for name in ("Ada", "Bob")
-    }
-    async with ModelServer(talkers) as server, model_of(server) as model:
-        agent: Agent[str, str] = Agent(
-            model, deps_type=str, system_prompt="Be kind.", capabilities=[compression]
-        )
-
-        @agent.tool
-        async def read_file(ctx: RunContext[str], number: int) -> str:
-            await asyncio.sleep(0)
-            return f"{ctx.deps} owns line {number}\n" * 60
-
-        async def talk(name: str) -> None:
-            history: list[ModelMessage] = list(begins[name])
-            for turn in range(8):
-                said = await agent.run(f"I am {name}, turn {turn}.", deps=name, message_history=history)
-                history = said.all_messages()
-            assert len(history) == 4 + 8 * 4
-            assert is_whole(history)
-
-        await asyncio.gather(talk("Ada"), talk("Bob"))
-        assert server.refusals == []
-    assert talkers.heard == {"Ada": 16, "Bob": 16}
-    for name, other in (("Ada", "Bob"), ("Bob", "Ada")):
-        requests = talkers.requests[name]
-        assert not any(other in request for request in requests)
-        assert "by the memory, not by the user" in requests[-1]
-
-
-async def test_tools_of_parallel_runs_read_their_own_conversation(tmp_path: Path) -> None:
-    """Each run searches for what only the other's conversation holds."""
-    found: dict[str, list[str]] = {"Ada": [], "Bob": []}
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        text = texts_of(messages)
-        me, other = ("Ada", "Bob") if "I am Ada" in text else ("Bob", "Ada")
-        turn = sum(isinstance(message, ModelResponse) for message in messages)
-        last = messages[-1].parts[-1]
-        if isinstance(last, ToolReturnPart) and last.tool_name != "look":
-            found[me].append(str(last.content))
-            return ModelResponse([TextPart("Done.")])
-        if "by the memory, not by the user" in text:
-            calls = [("search_history", {"query": f"owner of unit {who}"}) for who in (me, other)]
-            return ModelResponse([ToolCallPart(name, arguments) for name, arguments in calls])
-        return ModelResponse([ToolCallPart("look", {"number": turn})])
-
-    agent: Agent[str, str] = Agent(
-        FunctionModel(model), deps_type=str, capabilities=[Compression(max_total_tokens=3_000)]
-    )
-
-    @agent.tool
-    async def look(ctx: RunContext[str], number: int) -> str:
-        await asyncio.sleep(0)
-        return f"The owner of unit {number} is {ctx.deps}, since {number}.\n" * 40
-
-    await asyncio.gather(*(agent.run(f"I am {name}.", deps=name) for name in found))
-    for name, other in (("Ada", "Bob"), ("Bob", "Ada")):
-        assert found[name]
-        assert all(f"is {other}" not in text for text in found[name])
-
-
-@pytest.mark.variants(2)
-@pytest.mark.parametrize(
-    ("model_class", "how"),
-    [
-        (OpenAIChatModel, "events"),
-        (OpenAIResponsesModel, "run"),
-        (OpenAIChatModel, "run"),
-        (OpenAIResponsesModel, "events"),
-    ],
-)
-async def test_a_refused_request_is_sent_once_more_and_smaller(
-    model_class: Any, how: str, workplace: Workplace
-) -> None:
-    async with (
-        ModelServer(Worker(9), window_tokens=WINDOW) as server,
-        model_of(server, model_class) as model,
-    ):
-        agent = worker_agent(model, workplace, Compression(max_total_tokens=BUDGET))
-        history = await go(agent, "run")
-        before = len(server.requests)
-        server.fail(context_length_exceeded(9_000))
-        again = await go(agent, how, "And now?", message_history=history)
-        first, second = (len(json.dumps(one.json)) for one in server.requests[before:])
-        assert second < first
-        assert again[: len(history)] == history
-        server.fail(context_length_exceeded(9_000), times=2)
-        with pytest.raises(ModelHTTPError):
-            await go(agent, how, "And now?", message_history=again)
-        assert len(server.requests) == before + 4
-
-
 async def test_run_stream(workplace: Workplace) -> None:
     """It ends with the first text, so the model says none beside its calls."""
 
@@ -314,127 +92,6 @@ async def test_run_stream(workplace: Workplace) -> None:
         assert "ctx://" in json.dumps(server.requests[-1].json)
         assert len(streamed.all_messages()) == 24
         assert is_whole(streamed.all_messages())
-
-
-async def test_failures_leave_the_history_whole(workplace: Workplace) -> None:
-    """A cancelled run, a cut stream, a tool that fails and one that asks for another try."""
-    compression = Compression(max_total_tokens=4_000)
-    async with ModelServer(Worker(1_000)) as server, model_of(server, OpenAIResponsesModel) as model:
-        agent = worker_agent(model, workplace, compression)
-        tried: list[int] = []
-
-        @agent.tool_plain
-        def fragile(number: int) -> str:
-            tried.append(number)
-            if number == 1:
-                raise ModelRetry("not 1")
-            if number == 2:
-                raise OSError("the disk is gone")
-            return "fine"
-
-        history: list[ModelMessage] = []
-        server.script(*(answer(f"t{n}", [("read_file", {"number": n})]) for n in range(6)), answer("Six."))
-        history = await go(agent, "run")
-
-        server.script(hang())
-        task = asyncio.create_task(agent.run("Wait.", message_history=history))
-        await server.started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        server.release()
-
-        server.script(half_stream())
-        with pytest.raises(Exception, match=r"(?i)connection|closed|incomplete|stream"):
-            await go(agent, "events", "Stream.", message_history=history)
-
-        server.script(answer("", [("fragile", {"number": 2})]))
-        with pytest.raises(OSError, match="disk"):
-            await agent.run("Break.", message_history=history)
-
-        calls = [("fragile", {"number": 1}), ("fragile", {"number": 3}), ("read_file", {"number": 9})]
-        server.script(answer("", calls), answer("", [("fragile", {"number": 4})]), answer("Done."))
-        result = await agent.run("Go on.", message_history=history)
-        assert result.output == "Done."
-        assert sorted(tried) == [1, 2, 3, 4]
-        assert result.all_messages()[: len(history)] == history
-        assert is_whole(result.all_messages())
-        assert server.refusals == []
-        assert not [one for one in asyncio.all_tasks() if "context_compressor" in repr(one.get_coro())]
-
-
-async def test_an_agent_called_by_a_tool_has_its_own_conversation(workplace: Workplace) -> None:
-    inner_requests: list[str] = []
-
-    def inner_model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        inner_requests.append(texts_of(messages))
-        turn = sum(isinstance(message, ModelResponse) for message in messages)
-        if turn < 6:
-            return ModelResponse([ToolCallPart("read_file", {"number": turn})])
-        return ModelResponse([TextPart("inner answer")])
-
-    def outer_model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        turn = sum(isinstance(message, ModelResponse) for message in messages)
-        if turn < 3:
-            return ModelResponse([ToolCallPart("ask", {"number": turn})])
-        return ModelResponse([TextPart("outer answer")])
-
-    compression = Compression(max_total_tokens=4_000)
-    inner = worker_agent(FunctionModel(inner_model), workplace, compression)
-    outer: Agent[None, str] = Agent(FunctionModel(outer_model), capabilities=[compression])
-
-    @outer.tool_plain
-    async def ask(number: int) -> str:
-        return (await inner.run("Go through it.")).output + " outer-secret " * 400
-
-    result = await outer.run("Go through it.")
-    assert result.output == "outer answer"
-    assert is_whole(result.all_messages())
-    assert len(inner_requests) == 3 * 7
-    assert not any("outer-secret" in request for request in inner_requests)
-    assert compression._conversations.size() == 4
-
-
-SUMMARY = "## Goal\n- Find what went wrong; never write to the database.\n## Done\n- Logs were read."
-
-
-@pytest.mark.parametrize("by_name", [True, False], ids=["name", "model"])
-async def test_a_model_of_the_framework_writes_summaries(
-    by_name: bool, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of which whoever watches the agent hears nothing: no event, no usage."""
-    worker = Worker(9)
-    asking: list[str] = []
-
-    def policy(messages: list[Any], received: Any) -> Any:
-        if "You write the notes of an AI agent" in json.dumps(messages[0]):
-            asking.append("")
-            return answer(SUMMARY)
-        return worker(messages, received)
-
-    async with ModelServer(policy) as server, model_of(server) as model:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "test")
-        compression = Compression(
-            max_total_tokens=3_000, summarizer="openai-chat:gpt-5" if by_name else model
-        )
-        agent = worker_agent(model, workplace, compression)
-        heard: list[Any] = []
-
-        async def listen(ctx: RunContext[Any], events: Any) -> None:
-            heard.extend([event async for event in events])
-
-        usage = RunUsage()
-        await agent.run(REQUEST, event_stream_handler=listen, usage=usage, usage_limits=LIMITS)
-        assert usage.requests == len(server.requests) - len(asking)
-        assert heard
-        assert "Logs were read." not in str(heard)
-        assert server.refusals == []
-        assert "Logs were read." in json.dumps(server.requests[-1].json)
-    stats = compression.stats()
-    assert stats is not None
-    assert stats.summarizer_calls == len(asking) > 0
-    assert stats.summarizer_input_tokens > 0
 
 
 class Spy(AbstractCapability[Any]):
@@ -554,7 +211,7 @@ class TestAViewAsHistory:
             await agent.run("Go on.", message_history=ModelMessagesTypeAdapter.validate_json(text))
 
 
-@every_model
+@pytest.mark.parametrize("model_class", [OpenAIChatModel, OpenAIResponsesModel], ids=["chat", "responses"])
 async def test_images_leave_and_come_back(model_class: Any) -> None:
     """An image that a tool returned leaves the view, and `load_offloaded` shows it again."""
     url = png_url(seed=3)
@@ -703,37 +360,6 @@ async def test_the_conversation_is_named_by_key_id_or_beginning() -> None:
     assert list(by_key.texts) == ["user-7"]
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"key": "one"}, "key: expected a function of the RunContext, got str"),
-        ({"max_tokens": 5}, "max_tokens"),
-        ({"summarizer": 5}, "summarizer: expected a summariser or a model"),
-        ({"summarizer": "no-such:model"}, "summarizer: Unknown model"),
-        ({"states": object()}, "states: "),
-        ({"store": "folder"}, "store"),
-    ],
-)
-def test_what_is_wrong_is_said_at_the_door(options: Any, text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=re.escape(text)):
-        Compression(**options)
-
-
-class Down:
-    """States that cannot be reached."""
-
-    async def get(self, key: str) -> Any:
-        raise ConnectionError("no database")
-
-    set: Any = get
-
-
-async def test_states_that_fail_do_not_end_a_run(caplog: pytest.LogCaptureFixture) -> None:
-    agent = Agent(FunctionModel(Reads(0)), capabilities=[Compression(states=Down())])
-    assert (await agent.run("Hello.")).output == "Done."
-    assert "no database" in caplog.text
-
-
 async def test_what_may_not_leave_is_named_by_its_place_in_the_history() -> None:
     agent = Agent(FunctionModel(Reads(0)), capabilities=[Compression(max_total_tokens=1_000)])
     long = ModelRequest(
@@ -743,12 +369,6 @@ async def test_what_may_not_leave_is_named_by_its_place_in_the_history() -> None
     with pytest.raises(ContextOverflowError, match=r"messages\[0\]") as caught:
         await agent.run("Hello.", message_history=history)
     assert {name for name, _ in caught.value.fixed} == {"messages[0]"}
-
-
-async def test_a_key_that_is_no_string_is_named() -> None:
-    agent = Agent(FunctionModel(Reads(0)), capabilities=[Compression(key=lambda ctx: 5)])  # type: ignore[arg-type,return-value]
-    with pytest.raises(InvalidArgumentError, match="key: expected a function that returns a string or None"):
-        await agent.run("Hello.")
 
 
 @pytest.mark.variants(0)
@@ -798,9 +418,3 @@ async def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.Monk
             assert (await agent.run("Is it?", deps="7")).output == "Yes."
         assert list(names["compression"]._conversations._states.kept) == ["user-7"]
         assert names["compression"].stats("user-7").events == 0
-
-
-def test_without_the_framework_the_extra_is_named() -> None:
-    code = "import sys; sys.modules['pydantic_ai'] = None; import context_compressor.integrations.pydantic_ai"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert "pip install 'agent-context-compressor[pydantic-ai]'" in done.stderr

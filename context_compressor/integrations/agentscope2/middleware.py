@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -40,12 +39,11 @@ from context_compressor.integrations.asked import (
 from context_compressor.integrations.clients.wire import check_free
 from context_compressor.integrations.conversations import Shown
 from context_compressor.integrations.options import Options, make_conversations
+from context_compressor.integrations.request import Request as Asking
 from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import new_id
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
-
-logger = logging.getLogger(__name__)
 
 _NEVER = 1e6
 """A share of the model's window that no context reaches."""
@@ -140,7 +138,6 @@ class Compression(MiddlewareBase):
         tools = input_kwargs.get("tools") or []
         others = [schema for schema in tools if not await self._is_own(schema, agent)]
         asked = Asked((name_of(model), others), list(request.chats))
-        last = Last(None, asked)
         shown = await self._conversations.view(
             request.chats,
             key=session.name,
@@ -152,7 +149,9 @@ class Compression(MiddlewareBase):
             own=_own(model, asked),
         )
 
-        async def call(shown: Shown) -> Answer:
+        asking, last = Asking(self._conversations, shown), Last(None, asked)
+
+        async def send(shown: Shown) -> Answer:
             nonlocal last
             session.shown = shown
             await self._save(state, shown)
@@ -162,19 +161,14 @@ class Compression(MiddlewareBase):
             last = Last({**sent, "messages": [_as_sent(msg) for msg in sent["messages"]]}, asked)
             return await next_handler(**sent)
 
-        while True:
-            try:
-                answer = await call(shown)
-                break
-            except Exception as error:
-                mended = await self._conversations.after_refusal(shown, error)
-                await self._save(state, shown)
-                if mended is None:
-                    raise
-                shown = mended
+        async def note(answer: ChatResponse) -> None:
+            await asking.taken(_prompt_tokens(answer, model), last)
+            await self._save(state, asking.shown)
+
+        answer: Answer = await asking.ask(send)
         if isinstance(answer, AsyncGenerator):
-            return self._counted(answer, model, state, shown, last)
-        await self._note_usage(answer, model, state, shown, last)
+            return _noted(answer, note)
+        await note(answer)
         return answer
 
     # What these are made of
@@ -199,30 +193,6 @@ class Compression(MiddlewareBase):
 
     async def _save(self, state: AgentState, shown: Shown) -> None:
         state.middle_context[await self.get_middleware_key()] = shown.state
-
-    async def _counted(
-        self,
-        answer: AsyncGenerator[ChatResponse, None],
-        model: ChatModelBase,
-        state: AgentState,
-        shown: Shown,
-        last: Last,
-    ) -> AsyncGenerator[ChatResponse, None]:
-        """Yield a streamed answer, and note what it says of tokens."""
-        async with aclosing(answer) as chunks:
-            async for chunk in chunks:
-                if chunk.is_last:
-                    await self._note_usage(chunk, model, state, shown, last)
-                yield chunk
-
-    async def _note_usage(
-        self, answer: ChatResponse, model: ChatModelBase, state: AgentState, shown: Shown, last: Last
-    ) -> None:
-        try:
-            await self._conversations.record_usage(shown, _prompt_tokens(answer, model), last)
-            await self._save(state, shown)
-        except Exception:
-            logger.warning("the tokens that the model reported were not noted", exc_info=True)
 
     def _tool(self, function: Mapping[str, Any]) -> ToolBase:
         name = function["name"]
@@ -256,6 +226,17 @@ class Compression(MiddlewareBase):
         if media := [block for block in shown if block is not None]:
             return ToolChunk(content=[*media])
         return ToolChunk(content=[TextBlock(text=answer)])
+
+
+async def _noted(
+    answer: AsyncGenerator[ChatResponse, None], note: Callable[[ChatResponse], Awaitable[None]]
+) -> AsyncGenerator[ChatResponse, None]:
+    """Yield a streamed answer, and note what it says of tokens."""
+    async with aclosing(answer) as chunks:
+        async for chunk in chunks:
+            if chunk.is_last:
+                await note(chunk)
+            yield chunk
 
 
 def _summary_in(messages: list[Msg], state: AgentState) -> Msg | None:

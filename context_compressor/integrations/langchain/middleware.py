@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, NamedTuple, NotRequired, Unpack
+from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -25,8 +25,8 @@ from context_compressor.integrations.langchain.messages import FORM, Wires, to_m
 from context_compressor.integrations.langchain.model import asked_model, own_model
 from context_compressor.integrations.langchain.tools import ReadBack
 from context_compressor.integrations.options import KeptOptions, make_conversations
+from context_compressor.integrations.request import Request, own_work, run_through
 from context_compressor.integrations.taken import Asked, Last
-from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
 
 logger = logging.getLogger(__name__)
@@ -89,17 +89,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Call the model with a view. If it refuses that, call it once more, smaller or without our tools."""
-        sent = run_blocking(self._view(request))
-        while True:
-            try:
-                response = handler(sent.request)
-            except Exception as error:
-                mended = run_blocking(self._after_refusal(request, sent, error))
-                if mended is None:
-                    raise
-                sent = mended
-            else:
-                return run_blocking(self._closed(sent, response))
+        return run_through(self._call(request, handler, is_blocking=True))
 
     async def awrap_model_call(
         self,
@@ -107,19 +97,30 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do what `wrap_model_call` does, with asyncio."""
-        sent = await self._view(request)
-        while True:
-            try:
-                response = await handler(sent.request)
-            except Exception as error:
-                mended = await self._after_refusal(request, sent, error)
-                if mended is None:
-                    raise
-                sent = mended
-            else:
-                return await self._closed(sent, response)
+        return await self._call(request, handler, is_blocking=False)
 
-    async def _view(self, request: ModelRequest[Any]) -> _Sent:
+    async def _call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any], *, is_blocking: bool
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        asked, asking = await own_work(self._begin(request), is_blocking)
+        sent = request
+
+        def send(shown: Shown) -> Any:
+            nonlocal sent
+            sent = self._to_send(request, asked, shown)
+            return handler(sent)
+
+        response: ModelResponse[Any] = await asking.ask(send, is_blocking=is_blocking)
+        answer = next((one for one in response.result if isinstance(one, AIMessage)), None)
+        usage = None if answer is None else answer.usage_metadata
+        taken = asking.taken(usage and usage.get("input_tokens"), Last(sent, asked))
+        await own_work(taken, is_blocking)
+        if self._is_kept_in_states:
+            return response
+        return ExtendedModelResponse(response, Command(update={KEY: asking.shown.state}))
+
+    async def _begin(self, request: ModelRequest[Any]) -> tuple[Asked, Request]:
+        """Return what a request asks, and its view."""
         wires = self._wires.of(request.messages)
         system = None if request.system_message is None else str(request.system_message.text)
         others = self._others(request)
@@ -133,33 +134,17 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
             own=own_model(request, asked),
             **self._place(request.state, _configurable()),
         )
-        return self._to_send(request, asked, shown)
+        return asked, Request(self._conversations, shown)
 
     def _others(self, request: ModelRequest[Any]) -> list[Any]:
         """Return the tools of a request that are not ours."""
         return [tool for tool in request.tools if not any(tool is own for own in self.tools)]
 
-    def _to_send(self, request: ModelRequest[Any], asked: Asked, shown: Shown) -> _Sent:
+    def _to_send(self, request: ModelRequest[Any], asked: Asked, shown: Shown) -> ModelRequest[Any]:
         wires: Any = asked.listed
         messages = to_messages(shown.messages, shown.conversation.spoken, request.messages, wires)
         tools = request.tools if shown.offers_tools else self._others(request)
-        return _Sent(request.override(messages=messages, tools=tools), asked, shown)
-
-    async def _after_refusal(self, request: ModelRequest[Any], sent: _Sent, error: Exception) -> _Sent | None:
-        mended = await self._conversations.after_refusal(sent.shown, error)
-        return None if mended is None else self._to_send(request, sent.asked, mended)
-
-    async def _closed(
-        self, sent: _Sent, response: ModelResponse[Any]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Return the answer, and with it the ledger for the graph's state."""
-        answer = next((one for one in response.result if isinstance(one, AIMessage)), None)
-        usage = None if answer is None else answer.usage_metadata
-        last = Last(sent.request, sent.asked)
-        await self._conversations.record_usage(sent.shown, usage and usage.get("input_tokens"), last)
-        if self._is_kept_in_states:
-            return response
-        return ExtendedModelResponse(response, Command(update={KEY: sent.shown.state}))
+        return request.override(messages=messages, tools=tools)
 
     # Which conversation it is
 
@@ -193,14 +178,6 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
             key: the thread's id.
         """
         return self._conversations.stats(key)
-
-
-class _Sent(NamedTuple):
-    """A request as it is sent, and what it was made of."""
-
-    request: ModelRequest[Any]
-    asked: Asked
-    shown: Shown
 
 
 def _configurable() -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from context_compressor.integrations.openai_agents.session import CompressedSess
 from context_compressor.integrations.openai_agents.tools import others_of, read_back_tools
 from context_compressor.integrations.openai_agents.turns import Turn, current, enter
 from context_compressor.integrations.options import KeyedOptions, make_conversations
+from context_compressor.integrations.request import Request
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.plain import get
 
@@ -80,7 +81,7 @@ class Compression:
             with_tools=self._are_known_enabled(data.agent, given.input),
             own=self._own(data.agent),
         )
-        enter(Turn(self, data.agent, self._conversations, shown))
+        enter(Turn(self, data.agent, Request(self._conversations, shown)))
         return ModelInputData(input=list(shown.messages), instructions=given.instructions)
 
     @property

@@ -109,11 +109,11 @@ class CompressedModel(Model):
             self._tell_of_server_history()
         else:
             turn = current(self._owner)
-        asked = _Asked(self._conversations, items, args, kwargs)
+        asked = _Asked(items, args, kwargs)
         if turn is not None and turn.sent(items):
             asked.turn = turn
-            turn.shown.model = name_of(self.wrapped)
-            if not self._conversations.offers_tools_to(turn.shown.model):
+            turn.request.shown.model = name_of(self.wrapped)
+            if not self._conversations.offers_tools_to(turn.request.shown.model):
                 asked.leave_out_tools()
         return asked
 
@@ -135,7 +135,6 @@ class CompressedModel(Model):
 class _Asked:
     """A request as it is sent, until the model takes it."""
 
-    conversations: Conversations
     items: str | Items
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -146,14 +145,11 @@ class _Asked:
         """Tell whether a refused request is to be sent once more, smaller or without our tools."""
         if self.turn is None:
             return False
-        tools = self._tools()
-        shown = await self.conversations.after_refusal(
-            self.turn.shown, error, has_offered=len(others_of(tools)) < len(tools)
-        )
-        if shown is None:
+        tools, request = self._tools(), self.turn.request
+        if not await request.is_mended(error, has_offered=len(others_of(tools)) < len(tools)):
             return False
-        self.turn.shown, self.items = shown, shown.messages
-        if shown.follows_refused_tools:
+        self.items = request.shown.messages
+        if request.shown.follows_refused_tools:
             self.leave_out_tools()
         return True
 
@@ -176,7 +172,7 @@ class _Asked:
     async def note_usage(self, usage: Any) -> None:
         """Note that the request was taken, and what the provider counted."""
         if self.turn is not None:
-            await self.conversations.record_usage(self.turn.shown, getattr(usage, "input_tokens", None))
+            await self.turn.request.taken(getattr(usage, "input_tokens", None))
 
 
 async def _closable(

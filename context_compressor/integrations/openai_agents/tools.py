@@ -51,7 +51,8 @@ def _tool(owner: object, function: Mapping[str, Any], is_enabled: IsEnabled) -> 
         turn = current(owner)
         if turn is None or not turn.is_of(context.agent, context.turn_input):
             return _NOT_HERE
-        answer, attached = await turn.conversations.run_tool(turn.shown, name, arguments, "responses")
+        asking = turn.request
+        answer, attached = await asking.conversations.run_tool(asking.shown, name, arguments, "responses")
         return answer if attached is None else _as_output(attached["content"])
 
     return ReadBackTool(

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from context_compressor.integrations.conversations import Conversations, Shown
+from context_compressor.integrations.request import Request
 
 
 @dataclass(slots=True, eq=False)
@@ -17,22 +17,21 @@ class Turn:
     owner: object
     """The adapter: agents of one run may have tools of several."""
     agent: object
-    conversations: Conversations
-    shown: Shown
-    """The newest view; a refusal leads to another one."""
+    request: Request
+    """With the newest view; a refusal leads to another one."""
     is_without_tools: bool = False
     """Whether it went to a model that refuses ours."""
 
     @property
     def can_offer_tools(self) -> bool:
         """Whether the next turn can offer the read-back tools."""
-        return self.shown.conversation.has_left and not self.is_without_tools
+        return self.request.shown.conversation.has_left and not self.is_without_tools
 
     def sent(self, items: Any) -> bool:
         """Tell whether a request's items are this view's, which the SDK hands on as they are."""
         if not isinstance(items, list):
             return False
-        ours = {id(item) for item in self.shown.messages}
+        ours = {id(item) for item in self.request.shown.messages}
         return bool(items) and all(id(item) in ours for item in items)
 
     def is_of(self, agent: object, begun_with: Sequence[Any]) -> bool:
@@ -40,7 +39,7 @@ class Turn:
 
         A turn outlives its run in the task that awaited it, and a run within a tool inherits its caller's.
         """
-        first = self.shown.said.items[:1]
+        first = self.request.shown.said.items[:1]
         return agent is self.agent and (not begun_with or not first or begun_with[0] == first[0])
 
 

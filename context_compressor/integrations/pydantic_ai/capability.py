@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -23,11 +22,10 @@ from context_compressor.integrations.options import KeyedOptions, make_conversat
 from context_compressor.integrations.pydantic_ai.contents import content_of
 from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.integrations.pydantic_ai.model import asked_model, own_model
+from context_compressor.integrations.request import Request
 from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
-
-logger = logging.getLogger(__name__)
 
 _GENERATED = 7
 """The version of the UUIDs that Pydantic AI gives conversations to which the caller gave no id."""
@@ -58,12 +56,12 @@ class Compression(AbstractCapability[Any]):
                 f"key: expected a function of the RunContext, got {type(key).__name__}; "
                 "to name one conversation, pass conversation_id= to the run"
             )
-        self._key = key
+        self._key = _conversation_of if key is None else key
         self._tools = options.get("tools", True)
         self._conversations = make_conversations(
             KeyedOptions, options, models=(Model, str), asked=asked_model
         )
-        self._shown: Shown | None = None
+        self._asking: Request | None = None
         self._chats: Chats | None = None
         self._view_length = 0
         self._mended: list[ModelMessage] | None = None
@@ -73,7 +71,7 @@ class Compression(AbstractCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> Compression:  # noqa: ARG002
         """Return an instance that knows one run alone, so that tools of parallel runs never mix."""
         own = copy.copy(self)
-        own._shown, own._chats, own._mended, own._asked, own._sent = None, None, None, None, None
+        own._asking, own._chats, own._mended, own._asked, own._sent = None, None, None, None, None
         return own
 
     async def before_model_request(
@@ -91,8 +89,9 @@ class Compression(AbstractCapability[Any]):
         name, beside = name_of(request_context.model), [told, self._chats.beside, parameters.native_tools]
         self._asked = Asked((name, beside, tools), list(self._chats.dicts))
         own = own_model(request_context, self._asked)
-        self._shown = await self._view(ctx, self._chats, told, len(tools), name, own)
-        view = self._chats.back(self._shown.messages)
+        shown = await self._view(ctx, self._chats, told, len(tools), name, own)
+        self._asking = Request(self._conversations, shown)
+        view = self._chats.back(shown.messages)
         self._view_length = len(view)
         return replace(request_context, messages=[*view, *paused])
 
@@ -105,7 +104,7 @@ class Compression(AbstractCapability[Any]):
         model: str = "",
         own: Own | None = None,
     ) -> Shown:
-        key = _conversation_of(ctx, chats.messages) if self._key is None else await key_of(self._key, ctx)
+        key = await key_of(self._key, ctx)
         system = "\n\n".join([*instructions, *chats.beside])
         with chats.placed():
             return await self._conversations.view(
@@ -120,11 +119,11 @@ class Compression(AbstractCapability[Any]):
         error: Exception,
     ) -> ModelResponse:
         """After a refusal, ask for one more attempt with a smaller view or without our tools."""
-        if self._shown is not None and self._chats is not None:
+        if self._asking is not None and self._chats is not None:
             with self._chats.placed():
-                shown = await self._conversations.after_refusal(self._shown, error)
-            if shown is not None:
-                self._shown, self._mended = shown, self._chats.back(shown.messages)
+                is_mended = await self._asking.is_mended(error)
+            if is_mended:
+                self._mended = self._chats.back(self._asking.shown.messages)
                 raise RetryModelRequest() from error
         raise error
 
@@ -140,7 +139,7 @@ class Compression(AbstractCapability[Any]):
         if self._mended is not None:
             behind = request_context.messages[self._view_length :]
             request_context = replace(request_context, messages=[*self._mended, *behind])
-        if self._shown is not None and not self._shown.offers_tools:
+        if self._asking is not None and not self._asking.shown.offers_tools:
             parameters = request_context.model_request_parameters
             others = replace(parameters, function_tools=_others(parameters.function_tools))
             request_context = replace(request_context, model_request_parameters=others)
@@ -155,12 +154,8 @@ class Compression(AbstractCapability[Any]):
         response: ModelResponse,
     ) -> ModelResponse:
         """Note how many tokens the provider counted."""
-        if self._shown is not None and self._asked is not None:
-            last = Last(self._sent, self._asked)
-            try:
-                await self._conversations.record_usage(self._shown, response.usage.input_tokens, last)
-            except Exception:
-                logger.warning("usage was not recorded", exc_info=True)
+        if self._asking is not None and self._asked is not None:
+            await self._asking.taken(response.usage.input_tokens, Last(self._sent, self._asked))
         return response
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
@@ -181,9 +176,8 @@ class Compression(AbstractCapability[Any]):
         return tool
 
     async def _run_tool(self, ctx: RunContext[Any], name: str, arguments: dict[str, Any]) -> str | ToolReturn:
-        shown = self._shown
-        if shown is None:  # the run begins with calls that an earlier one left open
-            shown = await self._view(ctx, Chats(ctx.messages))
+        # A run may begin with calls that an earlier one left open.
+        shown = self._asking.shown if self._asking else await self._view(ctx, Chats(ctx.messages))
         answer, attached = await self._conversations.run_tool(shown, name, arguments)
         if attached is None:
             return answer
@@ -199,10 +193,10 @@ def _others(tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
     return [tool for tool in tools if _OURS not in (tool.metadata or {})]
 
 
-def _conversation_of(ctx: RunContext[Any], messages: Sequence[ModelMessage]) -> str | None:
+def _conversation_of(ctx: RunContext[Any]) -> str | None:
     """Return the id of a run's conversation; None where it was made up for messages that had none."""
     named = ctx.conversation_id
-    if named is None or (messages and messages[0].conversation_id is not None):
+    if named is None or (ctx.messages and ctx.messages[0].conversation_id is not None):
         return named
     try:
         return None if UUID(named).version == _GENERATED else named
