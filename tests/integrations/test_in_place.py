@@ -1,6 +1,6 @@
 """The agent's own model writes notes behind its last request, where that is possible, and else apart.
 
-The wrapped clients; for frameworks `tests/support/own.py` says the same.
+The wrapped clients; for frameworks `tests/support/behaviours.py` says the same.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from context_compressor import InMemoryOffloadStore
 from tests.integrations.clients_support import CHAT, GENERATION, MESSAGES, RESPONSES, Api
 from tests.integrations.test_clients import every_api
 from tests.integrations.test_own import FORM, FORMAT, SUMMARY, WITH, is_summary
+from tests.support.behaviours import IN_PLACE
 from tests.support.model_server import ModelServer, Reply, answer, context_length_exceeded, status
-from tests.support.own import IN_PLACE
 from tests.support.wires import Received, wire_of
 
 Dict = dict[str, Any]
