@@ -172,6 +172,15 @@ def name_of(edit: Edit) -> EditName:
     return (edit.item, edit.path) if isinstance(edit, StubEdit) else (ItemKey(edit.id, SEGMENT_PART), ())
 
 
+def keys_of(edit: Edit) -> Iterator[str]:
+    """Yield the keys of the messages that an edit is of, or tells of."""
+    if isinstance(edit, StubEdit):
+        yield edit.item.key
+    else:
+        yield from (item.key for item in edit.items)
+        yield from (item.key for item, _ in edit.told if item.part != SEGMENT_PART)
+
+
 def refs_of(edit: Edit) -> tuple[str, ...]:
     """Return the refs that an edit names."""
     if isinstance(edit, StubEdit):

@@ -242,36 +242,15 @@ def _go_on(shown: Iterator[ViewItem | SegmentEdit], exchange: Exchange) -> tuple
     return first, tuple(rest)
 
 
-def rebuild(
-    history: Sequence[tuple[str, Msg]],
-    ledger: Ledger,
-    *,
-    counted: Mapping[str, MessageTokens],
-    measure: Measure,
-    unseen: Container[str] = (),
-) -> tuple[list[ViewItem], ExchangeBuilder]:
-    """Return the view that history and ledger give, from scratch, and the pairing to go on with.
-
-    Args:
-        history: `(history key, message)` in order; the messages are kept, so hand over private copies.
-        ledger: as `advance`.
-        counted: as `advance`.
-        measure: as `advance`.
-        unseen: keys of messages that no view has shown: calls before them may still wait.
-    """
-    exchanges, builder = paired(history, ledger.decisions, unseen)
-    return advance([], exchanges, ledger=ledger, counted=counted, measure=measure), builder
-
-
 def paired(
     history: Sequence[tuple[str, Msg]], decisions: Decisions | None, unseen: Container[str]
 ) -> tuple[list[Exchange], ExchangeBuilder]:
     """Return the exchanges of a view that is made from scratch, and the pairing to go on with.
 
     Args:
-        history: as `rebuild`.
+        history: `(history key, message)` in order; the messages are kept, so hand over private copies.
         decisions: what was decided before.
-        unseen: as `rebuild`.
+        unseen: keys of messages that no view has shown: calls before them may still wait.
     """
     builder, exchanges = ExchangeBuilder(decisions), list[Exchange]()
     # Not before the first that is unseen: a call may be withheld before a result that was shown.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from context_compressor.core.config import CompressionConfig
@@ -18,13 +18,14 @@ from context_compressor.core.edits import (
     refs_of,
 )
 from context_compressor.core.event import Done
-from context_compressor.core.items import ViewItem, advance, apply_edits, rebuild
+from context_compressor.core.items import ViewItem, advance, apply_edits
 from context_compressor.core.ledger import Ledger
+from context_compressor.core.rebuild import Rebuilt
 from context_compressor.core.units import Marks, Unit, classify, is_crowded
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.table import MessageTable
-from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, is_simple
+from context_compressor.messages.exchanges import Exchange, ExchangeBuilder
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.tokens.counter import MessageTokens, TokenCounter, measure
@@ -174,56 +175,35 @@ class MemoryState:
         """Tell whether the view shows another summary than this."""
         return summary != self.shown.summary
 
-    def build(
-        self,
-        history: Sequence[tuple[str, Msg]],
-        ledger: Ledger,
-        counted: Mapping[str, MessageTokens],
-        unseen: Container[str],
-    ) -> tuple[list[ViewItem], ExchangeBuilder]:
-        """Return what `rebuild` takes; runs in any thread, as long as nobody changes the ledger.
-
-        Args:
-            history: every message with its key; the messages are kept.
-            ledger: the edits that hold.
-            counted: tokens of messages that were counted before, by key.
-            unseen: keys of messages that no view has shown.
-        """
-        return rebuild(history, ledger, counted=counted, measure=self.measure, unseen=unseen)
+    def still_valid(self, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:
+        """Return the counts of messages whose content is as it was when they were counted."""
+        valid = {
+            item.key.key: item.source_tokens
+            for item in self.items
+            if item.kind == "message" and item.repair is None and now.get(item.key.key) == item.source
+        }
+        return valid | {key: tokens for key, msg, tokens in self.queue if now.get(key) == msg}
 
     def unseen(self) -> set[str]:
         """Return the keys of known messages that no view has shown."""
         queued = [key for key, _, _ in self.queue]
         return {*queued, *(key.key for key in self.fresh), *self.withheld}
 
-    def rebuild(
-        self,
-        built: tuple[list[ViewItem], ExchangeBuilder],
-        frontier: int,
-        counted: Mapping[str, MessageTokens],
-        unseen: Collection[str],
-    ) -> None:
-        """Show a view that was built anew from the whole history and the ledger.
-
-        Args:
-            built: that view.
-            frontier: how many messages the history has.
-            counted: tokens of messages that were counted before, by key.
-            unseen: keys of messages that are new.
-        """
-        items, self._builder = built
+    def rebuild(self, rebuilt: Rebuilt) -> None:
+        """Show a view that was built anew from the whole history and the ledger."""
+        items, self._builder = rebuilt.items, rebuilt.builder
         self.ledger.decisions = self._builder.decisions
         self._unblock_changed(items)
         self.queue = []
-        unseen = {*unseen, *self.withheld}
-        self._note_withheld(counted)
+        unseen = {*rebuilt.unseen, *self.withheld}
+        self._note_withheld(rebuilt.counted)
         # What a stand-in is there for has been shown, if by another memory over the same history.
         self.fresh = {
             item.key: item.tokens
             for item in items
             if (item.key in self.fresh or item.key.key in unseen) and not item.stubs
         }
-        self.ledger.frontier = frontier
+        self.ledger.frontier = len(rebuilt.messages)
         self.generation += 1
         self._log_repairs(items)
         self.shown.show(items)
@@ -277,61 +257,6 @@ class MemoryState:
         self.ledger.pending = {ref for ref in pending if self.ledger.is_live(ref)}
         self.fresh = {i.key: i.tokens for i in self.items if i.key in self.fresh and not i.stubs}
         return True
-
-    def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
-        """Return the view without these messages; None where others depend on, stand for or repeat them."""
-        ledger = self.ledger
-        if any(ledger.stands_in_for(item) or ledger.is_told(item) for item in map(ItemKey, keys)):
-            return None
-        if not set(self._builder.decisions.missing.values()).isdisjoint(keys):
-            return None  # calls before them, in the view or behind a summary, wait for results again
-        found: set[str] = set()
-        kept: list[ViewItem] = []
-        for item in self.items:
-            if item.kind != "segment" and item.key.key in keys:
-                alone = item.repair is None and item.kind == "message" and is_simple(item.source)
-                if not alone or item.stubs:
-                    return None
-                found.add(item.key.key)
-            else:
-                kept.append(item)
-        return kept if len(found) == len(set(keys)) else None
-
-    def items_with(
-        self, added: Sequence[tuple[str, Msg]], keys: Collection[str], counted: Mapping[str, MessageTokens]
-    ) -> list[ViewItem] | None:
-        """Return the view with messages in the place of others; None where more than these would change.
-
-        Args:
-            added: messages with their keys.
-            keys: of those that leave, one after another.
-            counted: tokens of the messages that are added, by key.
-        """
-        kept = self.items_without(keys) if keys else None
-        if kept is None or not all(is_simple(msg) for _, msg in added):
-            return None
-        builder = ExchangeBuilder()
-        exchanges = [exchange for key, msg in added for exchange in builder.feed(key, msg)]
-        place = next(n for n, item in enumerate(self.items) if item.key.key in set(keys))
-        is_together = {item.key.key for item in self.items[place : place + len(keys)]} == set(keys)
-        if not is_together or len(exchanges) != len(added):
-            return None
-        grown = advance([], exchanges, ledger=self.ledger, counted=counted, measure=self.measure)
-        return [*kept[:place], *grown, *kept[place:]]
-
-    def show_instead(self, items: Sequence[ViewItem], gone: Collection[str], added: Collection[str]) -> None:
-        """Show what `items_with` returned."""
-        self.show_without(items, gone)
-        self.ledger.frontier += len(added)
-        self.fresh |= {item.key: item.tokens for item in items if item.key.key in added}
-
-    def show_without(self, items: Sequence[ViewItem], keys: Collection[str]) -> None:
-        """Show what `items_without` returned for these messages, which are gone."""
-        shown = {item.key for item in items}
-        self.fresh = {key: tokens for key, tokens in self.fresh.items() if key in shown}
-        self.generation += 1
-        self.ledger.frontier -= len(set(keys))
-        self.shown.show(items)
 
     def items_of(self, keys: Iterable[str]) -> list[ItemKey]:
         """Return the items, in the view or in the ledger, that come from these history messages."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import words_of
-from context_compressor.core.recovery import Recovery
 from context_compressor.errors import (
     OffloadCollisionError,
     OffloadCorruptError,
@@ -65,8 +64,8 @@ class Texts:
                 return await read_text(self._store, ref, self._config.store_timeout_seconds)
             except OffloadError as error:
                 failure = error
-        recovery = await self._recovery()
-        text = await recovery.text_of(ref)
+        recovery = await self._tracker.recovery()
+        text = await recovery.text_of(ref, self._tracker.read_words)
         if text is None:
             text = recovery.messages_under(ref)
             if text is None:
@@ -77,11 +76,6 @@ class Texts:
             self._lost.add(ref)  # somebody tidied the store; the next event stores it again
         return text
 
-    async def _recovery(self) -> Recovery:
-        tracker = self._tracker
-        messages = [(entry.key, entry.msg) for entry in await tracker.history.read() if entry.msg is not None]
-        return await tracker.recovery(messages, tracker.state.ledger)
-
     async def retry_pending(self) -> None:
         """Try again to store what the store refused, or has lost; it stays so where that fails again.
 
@@ -91,10 +85,10 @@ class Texts:
         missing = ledger.pending.union(ref for ref in self._lost if ledger.is_live(ref))
         if not missing:
             return
-        recovery = await self._recovery()
+        recovery = await self._tracker.recovery()
         refusal: OffloadError | None = None
         for ref in sorted(missing):
-            text = await recovery.text_of(ref)
+            text = await recovery.text_of(ref, self._tracker.read_words)
             if text is None:
                 continue
             try:

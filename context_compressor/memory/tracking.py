@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.core.config import CompressionConfig
-from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, message_id
+from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, keys_of, message_id, name_of
 from context_compressor.core.event import Done
 from context_compressor.core.ledger import Ledger
+from context_compressor.core.rebuild import Rebuilt, changed_ids, give_words_back, is_continued, rebuild
 from context_compressor.core.recovery import Recovery
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
@@ -32,23 +35,13 @@ from context_compressor.memory.history import (
     outlines_of,
 )
 from context_compressor.memory.loops import LoopLock
-from context_compressor.memory.reading import Reading, numbers_of, read_all, read_lightly, up_to
-from context_compressor.memory.rebuilding import (
-    Rebuilt,
-    appended_edits,
-    changed_ids,
-    is_continued,
-    is_told_by,
-    rebuilt_view,
-    replacing,
-)
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.table import MessageTable
-from context_compressor.messages.exchanges import Decisions
+from context_compressor.messages.exchanges import Decisions, build_exchanges
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.store import OffloadStore, read_text
 from context_compressor.tokens.counter import MessageTokens, TokenCounter
-from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
+from context_compressor.tokens.off_loop import measure_all_off_loop
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +205,7 @@ class Tracker:
         if written and self._unrecorded:
             return False
         added = [(entry, entry.msg) for entry in entries if entry.msg is not None]
-        edits = appended_edits(state, written, (entry.key for entry in entries), self._recorded)
+        edits = _appended(written, self._recorded)
         is_growth = (
             state is self.state
             and edits is not None
@@ -261,8 +254,6 @@ class Tracker:
         self._has_to_read = True
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
         covered = state.ledger.covered()
-        is_light = loaded is None and outlines_of(self.history) is not None
-        reading = None if is_light else await read_all(self.history, head)
         is_told_anew = loaded is not None or self._is_another or bool(self._unrecorded)
         edits = await self.history.ledger(after=0 if is_told_anew else self.number)
         if edits and self.number and not is_told_anew:
@@ -275,12 +266,11 @@ class Tracker:
             self._unrecorded = []
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
         self._recorded = learnt
-        making = self._make_lightly(head, edits) if reading is None else self._make(reading)
-        known, tokens, rebuilt = await making
+        known, tokens, rebuilt = await self._make(head, edits)
         if state is not self.state:
             return False
         before, shown = state.tokens, list(state.items)
-        replaced = None if loaded is None else replacing(edits, rebuilt.ledger, self._recorded)
+        replaced = None if loaded is None else _replacing(edits, rebuilt.ledger, self._recorded)
         changes = self._following(rebuilt) if replaced is None else replaced
         number = head.number
         if changes:
@@ -317,10 +307,11 @@ class Tracker:
         """Show a view that was made anew; `covered` is what had left before, if the ledger has changed."""
         state = self.state
         covered = state.ledger.covered() if covered is None else covered
-        state.ledger.drop(rebuilt.withdrawn)
-        for segment in rebuilt.renewed:
+        withdrawn, renewed = rebuilt.changes(state.ledger.edits())
+        state.ledger.drop(withdrawn)
+        for segment in renewed:
             state.ledger.replace(segment)
-        state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
+        state.rebuild(rebuilt)
         state.returned = covered - state.ledger.covered()
 
     # Deciding what a view shows for good
@@ -365,10 +356,11 @@ class Tracker:
 
     def _following(self, rebuilt: Rebuilt) -> list[Change]:
         """Return what a view that is made anew changes in the ledger of the history."""
-        changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+        withdrawn, renewed = rebuilt.changes(self.state.ledger.edits())
+        changes: list[Change] = [Withdraw(withdrawn)] if withdrawn else []
         learnt = {**self._recorded, **rebuilt.ledger.learnt()}
-        is_more = rebuilt.renewed or learnt != self._recorded
-        return [*changes, Record(rebuilt.renewed, learnt)] if is_more else changes
+        is_more = renewed or learnt != self._recorded
+        return [*changes, Record(renewed, learnt)] if is_more else changes
 
     def _note_recorded(self, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -463,34 +455,56 @@ class Tracker:
         """Who counts; asked for when something was counted, since a counter may read a vocabulary for it."""
         return str(getattr(self._counter, "encoding_name", None) or type(self._counter).__qualname__)
 
-    async def _make_lightly(self, head: Head, edits: Sequence[LedgerEntry]) -> Made:
-        """Make the view anew from an outline of the history where that tells enough, else from all of it."""
-        state, outlines = self.state, outlines_of(self.history)
-        if outlines is not None and any(state.ledger.segments()):  # else nothing stands for messages
-            reading = await read_lightly(
-                self.history,
-                up_to(head, await outlines.outline()),
-                ledger=state.ledger,
-                recorded=numbers_of(edits),
-                known=self.number,
-                unseen=state.unseen(),
-                seen={} if self._is_another else state.known.tokens,
-                counter=self._name,
-            )
-            if reading is not None:
-                made = await self._make(reading)
-                if is_told_by(reading.bare, made.rebuilt):
-                    return made
-        return await self._make(await read_all(self.history, head))
+    async def _make(self, head: Head, written: Sequence[LedgerEntry]) -> Made:
+        """Make the view anew, and a table of what is known. Changes nothing.
 
-    async def _make(self, reading: Reading) -> Made:
-        """Make the view anew from what was read, and a table of it. Changes nothing."""
-        state, loaded, old, entries = self.state, self._loaded_tokens, self.state.known, reading.entries
+        Args:
+            head: where the history stands.
+            written: what was read of its ledger.
+        """
+        outlines = outlines_of(self.history)
+        # What stands for messages tells which of them are to be read.
+        if self._loaded_tokens is None and outlines is not None and any(self.state.ledger.segments()):
+            made = await self._make_lightly(up_to(head, await outlines.outline()), written)
+            if made is not None:
+                return made
+        entries = await self.history.read()
+        return await self._make_of(up_to(head, entries) if self._tells_marks else entries, written)
+
+    async def _make_lightly(self, entries: Sequence[Entry], written: Sequence[LedgerEntry]) -> Made | None:
+        """Make the view from an outline and the messages that it shows; None where that does not tell enough.
+
+        Somebody deleted a message that something stands for, or added it anew, or a segment stands for a
+        result that came late.
+        """
+        ledger, name = self.state.ledger, self._name
+        if not all(map(self._says_same(entries, written), ledger.entries)):
+            return None
+        left = {item.key for item in ledger.covered()} & {entry.key for entry in entries}
+        counted = {entry.key for entry in entries if entry.tokens and entry.tokens[0] == name}
+        bare = left & (counted if self._is_another else counted | self.state.known.tokens.keys())
+        wanted = {entry.key for entry in entries} - bare
+        while True:
+            bodies = {e.key: e for e in await self.history.read(ids={message_id(key) for key in wanted})}
+            found = {e.key: bodies.get(e.key) for e in entries if e.key in wanted}
+            if any(body is None or body.msg is None for body in found.values()):
+                return None  # it was deleted meanwhile
+            entries = [e._replace(msg=body.msg) if (body := found.get(e.key)) else e for e in entries]
+            made = await self._make_of(entries, written, bare)
+            if any(made.rebuilt.changes(ledger.edits())):
+                return None
+            if not (wanted := made.rebuilt.lacking):
+                return made
+            bare -= wanted
+
+    async def _make_of(
+        self, entries: Sequence[Entry], written: Sequence[LedgerEntry], bare: Collection[str] = ()
+    ) -> Made:
+        state, loaded, old = self.state, self._loaded_tokens, self.state.known
         known = MessageTable()
         for mark in {*old.marks, *self._weighty_marks()}:
-            is_told = bool(reading.bare)  # an outline tells all marks, which not every history does
-            found = [e for e in entries if mark in e.marks] if is_told else await self.history.read(mark=mark)
-            known.marks[mark] = {message_id(entry.key) for entry in found}
+            bearing = entries if self._tells_marks else await self.history.read(mark=mark)
+            known.marks[mark] = {message_id(entry.key) for entry in bearing if mark in entry.marks}
         counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
         # What is known here may have been exchanged since; what was loaded, another counter may have counted.
         known_tokens = {} if self._is_another else old.tokens
@@ -499,32 +513,97 @@ class Tracker:
         if loaded is not None:  # counted by another counter, they are told by their places
             seen = set(list(loaded or [entry.key for entry in entries])[: state.ledger.frontier])
         pinned = known.bearing(self._config.pinned_mark)
-        ids = [entry.key for entry in entries if message_id(entry.key) in pinned]
-        unseen = {entry.key for entry in entries if entry.key not in seen}
-        return Made(known, tokens, await self._rebuild(entries, ids, tokens, unseen, reading.bare))
+        rebuilt = await self._rebuild(
+            entries,
+            [entry.key for entry in entries if message_id(entry.key) in pinned],
+            known=tokens,
+            unseen={entry.key for entry in entries if entry.key not in seen},
+            bare=bare,
+            written=written,
+        )
+        return Made(known, tokens, rebuilt)
 
     async def _rebuild(
         self,
         entries: Sequence[Entry],
         leaving: Iterable[str],
-        known: Mapping[str, int],
-        unseen: set[str],
-        bare: frozenset[str] = frozenset(),
+        *,
+        known: Mapping[str, int] | None = None,
+        unseen: Collection[str] = (),
+        bare: Collection[str] = (),
+        written: Sequence[LedgerEntry] = (),
     ) -> Rebuilt:
-        reading = Reading(entries, bare)
-        return await rebuilt_view(self.state, reading, leaving, known, unseen, self._counter, self.recovery)
+        """Return the view of these messages; the state is as it was.
 
-    async def recovery(
-        self, messages: Sequence[tuple[str, Msg]], ledger: Ledger, bare: Container[str] = ()
-    ) -> Recovery:
-        """Return what these messages, of some the skeletons, still say of the texts that a ledger names."""
+        Args:
+            entries: every message.
+            leaving: keys of messages for which nothing may stand in any more.
+            known: tokens of messages that were counted, by key; None: those that the state knows.
+            unseen: keys of messages that no view has shown, beside those that the state knows of.
+            bare: keys of messages of which there are skeletons.
+            written: what was read of the history's ledger, if that was read.
+        """
+        state, ledger = self.state, self.state.ledger.copy()
+        messages = [(entry.key, entry.msg) for entry in entries if entry.msg is not None]
+        for item in state.items_of(leaving):
+            ledger.withdraw(item)
+        if ledger.decisions is None:
+            seen = messages[: ledger.frontier]
+            ledger.decisions = await asyncio.to_thread(Decisions.of_earlier_releases, seen)
+        ledger.decisions.keep({key for key, _ in messages})
+        make = partial(
+            rebuild,
+            messages,
+            ledger,
+            counted=state.still_valid(dict(messages)),
+            measure=state.measure,
+            known=state.known.tokens if known is None else known,
+            unseen={*unseen, *state.unseen()},
+            bare=bare,
+            redact=self._config.redact,
+            says_same=self._says_same(entries, written),
+        )
+        while True:
+            await give_words_back(ledger, self.read_words)
+            rebuilt = await asyncio.to_thread(make)
+            if not ledger.shown_without_words():
+                return rebuilt
+
+    def _says_same(self, entries: Iterable[Entry], written: Iterable[LedgerEntry]) -> Callable[[Edit], bool]:
+        """Return what tells of an edit whether its messages are those of which it was made.
+
+        A history that numbers its writes never changes what a message says, and tells when it was added.
+        """
+        if self._loaded_tokens is not None or self._is_another or not self._tells_marks:
+            return lambda _: False
+        since = {entry.key: entry.added or entry.changed for entry in entries}
+        recorded = {name_of(edit): entry.number for entry in written for edit in entry.edits}
+        known = self.number
+
+        def says_same(edit: Edit) -> bool:
+            at = recorded.get(name_of(edit), known)
+            return all(key in since and since[key] <= at for key in keys_of(edit))
+
+        return says_same
+
+    async def recovery(self) -> Recovery:
+        """Return what the history still says of the texts that the ledger names."""
+        entries, ledger = await self.history.read(), self.state.ledger
 
         def prepare() -> Recovery:
-            return Recovery(messages, ledger, self._config.redact, self._read, bare)
+            said = ((entry.key, entry.msg) for entry in entries if entry.msg is not None)
+            exchanges = build_exchanges(said, ledger.decisions)
+            messages = (message for exchange in exchanges for message in exchange)
+            return Recovery(messages, ledger, self._config.redact)
 
-        return await run_off_loop(text_characters(msg for _, msg in messages), prepare)
+        return await asyncio.to_thread(prepare)
 
-    async def _read(self, ref: str) -> str:
+    async def read_words(self, ref: str) -> str:
+        """Return the words of an edit from the store.
+
+        Raises:
+            OffloadError: as `read_text`.
+        """
         return await read_text(self._store, ref, self._config.store_timeout_seconds)
 
     def _weighty_marks(self) -> set[str]:
@@ -590,19 +669,11 @@ class Tracker:
             keys = [key for key in await find() if key in state.known]
             if not keys:
                 return 0
-            before, changes, rebuilt = state.tokens, list[Change]([Delete(keys)]), None
-            items = state.items_without(keys)
-            if items is None:
-                left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
-                rebuilt = await self._rebuild(left, keys, state.known.tokens, set())
-                changes += self._following(rebuilt)
-            if await self._write(changes, at=self.number):
+            before, rebuilt = state.tokens, await self._without(keys)
+            if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
                 state.known.remove(keys)
                 self._note_gone(keys)
-                if rebuilt is not None:
-                    self._show(rebuilt)
-                elif items is not None:
-                    state.show_without(items, keys)
+                self._show(rebuilt)
                 self.branches.drop(keys)
                 self.note_edit("deleted", before, [message_id(key) for key in keys])
             else:  # a wrapped memory did something else
@@ -610,6 +681,10 @@ class Tracker:
             return sum(key not in self.state.known for key in keys)
 
         return await self._in_step(change)
+
+    async def _without(self, keys: Collection[str]) -> Rebuilt:
+        left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
+        return await self._rebuild(left, keys)
 
     @property
     def can_insert(self) -> bool:
@@ -630,7 +705,6 @@ class Tracker:
             behind: ids of messages, of which the first that is there follows.
         """
         counts = await measure_all_off_loop(self._counter, added)
-        new = [(msg.id, msg) for msg in added]
         counted = {msg.id: tokens for msg, tokens in zip(added, counts, strict=True)}
 
         async def change() -> None:
@@ -644,23 +718,18 @@ class Tracker:
                 marks = [()] * len(added)
             changes: list[Change] = [Delete(keys)]
             changes += [Add(msg, own, before=next_key) for msg, own in zip(added, marks, strict=True)]
-            items, rebuilt = state.items_with(new, keys, counted), None
-            if items is None:
-                left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
-                place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
-                left[place:place] = [Entry(0, 0, msg.id, msg) for msg in added]
-                rebuilt = await self._rebuild(left, keys, state.known.tokens, set(counted))
-                changes += self._following(rebuilt)
+            left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
+            place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
+            left[place:place] = [Entry(0, 0, msg.id, msg) for msg in added]
+            rebuilt = await self._rebuild(left, keys, unseen=set(counted))
+            changes += self._following(rebuilt)
             if not await self._write(changes, at=self.number):
                 return
             state.known.exchange(keys, {key: tokens.total for key, tokens in counted.items()}, next_key)
             for msg, own in zip(added, marks, strict=True):
                 state.known.note_marks(msg.id, own)
             self._note_gone(keys)
-            if rebuilt is not None:
-                self._show(rebuilt)
-            elif items is not None:
-                state.show_instead(items, keys, counted)
+            self._show(rebuilt)
             self.note_edit(CHANGED, before, changed_ids(shown, state.items))
 
         await self._in_step(change)
@@ -677,7 +746,7 @@ class Tracker:
             old, keys = self.state, self.state.known.keys_of(ids)
             entries = await self.history.read()
             left = [entry for entry in entries if entry.key not in set(keys)]
-            rebuilt = await self._rebuild(left, keys, old.known.tokens, set())
+            rebuilt = await self._rebuild(left, keys)
             if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
                 self.state = new = self._empty_state()
                 new.take_over(old, rebuilt.ledger)
@@ -687,7 +756,7 @@ class Tracker:
                     mark: {id for id in bearing if id in new.known}
                     for mark, bearing in old.known.marks.items()
                 }
-                new.rebuild(rebuilt.built, len(left), rebuilt.counted, rebuilt.unseen)
+                new.rebuild(rebuilt)
                 self.branches.keep(Branch(old, entries, listed))
                 self.edited = True
 
@@ -862,7 +931,7 @@ class Tracker:
         left = {item.key for item in items if state.ledger.stands_in_for(item)}
         if not left:
             return
-        rebuilt = await self._rebuild(await self.history.read(), left, state.known.tokens, set())
+        rebuilt = await self._rebuild(await self.history.read(), left)
         if not await self._write(self._following(rebuilt), at=self.number):
             return
         self._show(rebuilt)
@@ -905,6 +974,39 @@ class Tracker:
         self._loaded_tokens = loaded_tokens
         self.gone = None
         self._has_to_read = True
+
+
+def up_to(head: Head, entries: list[Entry]) -> list[Entry]:
+    """Return messages without those behind a head, which are read when that is known."""
+    while entries and entries[-1].changed > head.number:
+        entries.pop()
+    return entries
+
+
+def _appended(written: Iterable[LedgerEntry], learnt: Mapping[str, Any]) -> list[Edit] | None:
+    """Return the edits that others recorded; None where they did more, and all is to be read.
+
+    Args:
+        written: what others wrote to the ledger.
+        learnt: what goes with the ledger as it is known.
+    """
+    entries = list(written)
+    for name in ("decisions", "summary_place"):
+        if any((entry.learnt or learnt).get(name) != learnt[name] for entry in entries):
+            return None
+    if any(entry.withdrawn for entry in entries):
+        return None
+    return [edit for entry in entries for edit in entry.edits]
+
+
+def _replacing(entries: Sequence[LedgerEntry], ledger: Ledger, recorded: Mapping[str, Any]) -> list[Change]:
+    """Return what brings the ledger of a history to where a loaded one is."""
+    there = {name_of(edit): edit for entry in entries for edit in entry.edits}
+    edits, learnt = ledger.edits(), {**recorded, **ledger.learnt()}
+    gone = there.keys() - edits.keys()
+    new = [edit for name, edit in edits.items() if there.get(name) != edit]
+    changes: list[Change] = [Withdraw(gone)] if gone else []
+    return [*changes, Record(new, learnt)] if new or learnt != recorded else changes
 
 
 def _missing(entries: Sequence[Entry], there: Collection[str]) -> list[Change]:

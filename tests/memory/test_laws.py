@@ -27,7 +27,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.core.edits import edit_to_dict, name_of
-from context_compressor.core.items import rebuild
+from context_compressor.core.rebuild import rebuild
 from context_compressor.errors import ContextOverflowError
 from context_compressor.memory.table import MessageTable
 from context_compressor.messages.media import encoded_media
@@ -455,7 +455,8 @@ class Laws(RuleBasedStateMachine):
 
     def check_rebuilt(self, state: Any) -> None:
         history = keyed(self.run(self.memory.get_history()))
-        items, _ = rebuild(history, state.ledger, counted={}, measure=state.measure)
+        redact = self.config.redact
+        items = rebuild(history, state.ledger.copy(), counted={}, measure=state.measure, redact=redact).items
         assert [(i.key, i.kind, i.tokens, i.msg.to_dict()) for i in items] == [
             (i.key, i.kind, i.tokens, i.msg.to_dict()) for i in state.items
         ]
