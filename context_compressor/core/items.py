@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Literal
@@ -62,6 +62,7 @@ _FRAME_CHARACTERS = 100
 """What stands around arguments, in characters: names, keys, ids."""
 
 _NO_STUBS: Mapping[PartPath, StubEdit] = MappingProxyType({})
+_NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(eq=False)
@@ -77,8 +78,8 @@ class ViewItem:
     msg: Msg
     """The view's own copy, which callers receive."""
     tokens: int
-    source_tokens: MessageTokens
-    """Tokens of `source` and of each of its texts, in the order of `text_parts`."""
+    count: Callable[[], MessageTokens]
+    """Returns `source_tokens`."""
     stubs: Mapping[PartPath, StubEdit]
     """The stubs in place of its texts, by address."""
     covered: tuple[str, ...]
@@ -89,6 +90,11 @@ class ViewItem:
     """Of a segment: what the agent asked to keep."""
     segment: SegmentEdit | None = None
     """The edit of a segment."""
+
+    @cached_property
+    def source_tokens(self) -> MessageTokens:
+        """Tokens of `source` and of each of its texts, in the order of `text_parts`; counted when needed."""
+        return self.count()
 
     @cached_property
     def stands_for_tokens(self) -> int:
@@ -137,6 +143,16 @@ class ViewItem:
         """Whether it holds a provider's own compaction that nothing else can read."""
         return is_sealed(self.source)
 
+    def shows(self, message: ExchangeMessage, exchange: ItemKey) -> bool:
+        """Tell whether it is what a message of an exchange is shown as, but for stubs."""
+        return (
+            self.kind == "message"
+            and not message.placeholder
+            and self.exchange == exchange
+            and self.repair == message.repair
+            and (self.source is message.msg or self.source == message.msg)
+        )
+
     def texts(self) -> Iterator[tuple[Part, int]]:
         """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""
         for part, tokens in self._whole_texts():
@@ -173,6 +189,9 @@ class ViewItem:
         ]
 
 
+_NO_ITEMS: Mapping[ItemKey, ViewItem] = MappingProxyType({})
+
+
 def advance(
     items: Sequence[ViewItem],
     exchanges: Iterable[Exchange],
@@ -180,6 +199,8 @@ def advance(
     ledger: Ledger,
     counted: Mapping[str, MessageTokens],
     measure: Measure,
+    sizes: Mapping[str, int] = _NO_SIZES,
+    earlier: Mapping[ItemKey, ViewItem] = _NO_ITEMS,
 ) -> list[ViewItem]:
     """Return the items by which the view grows when these exchanges stand behind it.
 
@@ -189,6 +210,8 @@ def advance(
         ledger: which messages are covered by segments, which texts by stubs.
         counted: tokens of messages that were counted before, by history key.
         measure: counts the others.
+        sizes: tokens of messages that are what they were when they were counted, by history key.
+        earlier: items that were shown before, which are shown again where they are the same.
     """
     grown: list[ViewItem | SegmentEdit] = []
     standing: set[ItemKey] | None = None
@@ -201,10 +224,13 @@ def advance(
             first = first or item_key
             segment = ledger.top_segment_of(item_key)
             if segment is None:
-                tokens = counted.get(message.key) if message.repair is None else None
-                item = _message_item(item_key, first, message, tokens or measure(message.msg))
                 stubs = ledger.stubs_of(item_key)
-                grown.append(with_stubs(item, stubs, measure) if stubs else item)
+                item = earlier.get(item_key)
+                if item is None or not item.shows(message, first):
+                    tokens = counted.get(message.key) if message.repair is None else None
+                    size = sizes.get(message.key) if message.repair is None else None
+                    item = _message_item(item_key, first, message, measure, tokens, size)
+                grown.append(item if item.stubs == stubs else with_stubs(item, stubs, measure))
                 continue
             if standing is None:
                 standing = {item.key for item in items if item.kind == "segment"}
@@ -263,22 +289,36 @@ def paired(
 
 
 def _message_item(
-    key: ItemKey, exchange: ItemKey, message: ExchangeMessage, tokens: MessageTokens
+    key: ItemKey,
+    exchange: ItemKey,
+    message: ExchangeMessage,
+    measure: Measure,
+    counted: MessageTokens | None,
+    size: int | None,
 ) -> ViewItem:
     source = message.msg
+    if counted is None and size is None:
+        counted = measure(source)
+    tokens = size if counted is None else counted.total
+    count = partial(measure, source) if counted is None else partial(_same, counted)
+    assert tokens is not None
     shown = source.copy()
     covered = (message_id(message.key),)
     kind: Literal["message", "placeholder"] = "message"
     if message.placeholder:
         kind = "placeholder"
         _note(shown, "placeholder", covered, [])
-    return ViewItem(
-        key, kind, exchange, source, shown, tokens.total, tokens, _NO_STUBS, covered, message.repair
-    )
+    return ViewItem(key, kind, exchange, source, shown, tokens, count, _NO_STUBS, covered, message.repair)
+
+
+def _same(counted: MessageTokens) -> MessageTokens:
+    return counted
 
 
 def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
-    """Return the item with these stubs, at least one, in place of its texts."""
+    """Return the item with these stubs, and no others, in place of its texts."""
+    if not stubs:
+        return replace(item, msg=item.source.copy(), tokens=item.source_tokens.total, stubs=_NO_STUBS)
     shown = replace_parts(item.source, {path: stub.text for path, stub in stubs.items()})
     set_markers(shown, [])
     _note(shown, "stub", item.covered, [stub.ref for _, stub in sorted(stubs.items())])
@@ -300,7 +340,7 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
         source=source,
         msg=shown,
         tokens=tokens.total,
-        source_tokens=tokens,
+        count=partial(_same, tokens),
         stubs=_NO_STUBS,
         covered=covered,
         notes=segment.notes,

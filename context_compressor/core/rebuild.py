@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, StubEdit, name_of
@@ -52,6 +53,8 @@ def rebuild(
     counted: dict[str, MessageTokens],
     measure: Measure,
     known: Collection[str] = (),
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    earlier: Mapping[ItemKey, ViewItem] = MappingProxyType({}),
     unseen: set[str] = frozenset(),  # type: ignore[assignment]
     bare: Collection[str] = (),
     redact: Redact | None = None,
@@ -67,6 +70,8 @@ def rebuild(
             shown, or not known.
         measure: counts them.
         known: keys of messages whose tokens in all are known: for what has left that is enough.
+        sizes: as `advance`.
+        earlier: as `advance`.
         unseen: keys of messages that no view has shown: calls before them may still wait.
         bare: keys of messages of which there are skeletons, which say what they said.
         redact: what was applied when the texts were stored.
@@ -76,12 +81,26 @@ def rebuild(
     recovery = Recovery([m for exchange in exchanges for m in exchange], ledger, redact, bare)
     _withdraw_outdated(ledger, recovery, exchanges, says_same)
     for key, msg in messages:
-        if not (key in counted or key in bare or (key in known and ledger.segment_of(ItemKey(key)))):
-            counted[key] = measure(msg)
+        if key in counted or key in sizes or key in bare:
+            continue
+        before = earlier.get(ItemKey(key))
+        is_same = before is not None and before.repair is None and before.source == msg
+        if not (key in known and (is_same or ledger.segment_of(ItemKey(key)))):
+            counted[key] = before.source_tokens if before is not None and is_same else measure(msg)
     ledger.decisions = builder.decisions
     lacking = {item.key for item in recovery.messages if item.key in bare and not ledger.segment_of(item)}
     lacking |= {key for key in builder.withheld if key in bare}
-    items = [] if lacking else advance([], exchanges, ledger=ledger, counted=counted, measure=measure)
+    items = []
+    if not lacking:
+        items = advance(
+            [],
+            exchanges,
+            ledger=ledger,
+            counted=counted,
+            measure=measure,
+            sizes=sizes,
+            earlier=earlier,
+        )
     return Rebuilt(messages, ledger, counted, unseen, items, builder, lacking)
 
 
@@ -123,8 +142,9 @@ def _tells_of_others(message: ExchangeMessage) -> bool:
 
 def _stands_for_its_text(stub: StubEdit, recovery: Recovery, *, is_trusted: bool) -> bool:
     """Tell whether a message still has the text for which a stub stands."""
-    if is_trusted:
-        return stub.item in recovery.messages
+    message = recovery.messages.get(stub.item)
+    if is_trusted and message is not None and not _tells_of_others(message):
+        return True
     part = recovery.stubbed_part(stub)
     if part is None:
         return False

@@ -25,7 +25,7 @@ from context_compressor.core.units import Marks, Unit, classify, is_crowded
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.table import MessageTable
-from context_compressor.messages.exchanges import Exchange, ExchangeBuilder
+from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.tokens.counter import MessageTokens, TokenCounter, measure
@@ -175,15 +175,6 @@ class MemoryState:
         """Tell whether the view shows another summary than this."""
         return summary != self.shown.summary
 
-    def still_valid(self, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:
-        """Return the counts of messages whose content is as it was when they were counted."""
-        valid = {
-            item.key.key: item.source_tokens
-            for item in self.items
-            if item.kind == "message" and item.repair is None and now.get(item.key.key) == item.source
-        }
-        return valid | {key: tokens for key, msg, tokens in self.queue if now.get(key) == msg}
-
     def unseen(self) -> set[str]:
         """Return the keys of known messages that no view has shown."""
         queued = [key for key, _, _ in self.queue]
@@ -257,6 +248,26 @@ class MemoryState:
         self.ledger.pending = {ref for ref in pending if self.ledger.is_live(ref)}
         self.fresh = {i.key: i.tokens for i in self.items if i.key in self.fresh and not i.stubs}
         return True
+
+    def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
+        """Return the view without these messages; None where others depend on, stand for or repeat them."""
+        ledger, gone = self.ledger, set(keys)
+        if any(ledger.stands_in_for(item) or ledger.is_told(item) for item in map(ItemKey, gone)):
+            return None
+        if not gone.isdisjoint(self._builder.decisions.missing.values()):
+            return None  # calls before them, in the view or behind a summary, wait for results again
+        left = [item for item in self.items if item.kind == "message" and item.key.key in gone]
+        alone = [item for item in left if item.repair is None and not item.stubs and is_simple(item.source)]
+        if not len(alone) == len(left) == len(gone):
+            return None
+        return [item for item in self.items if item.kind != "message" or item.key.key not in gone]
+
+    def show_without(self, items: Sequence[ViewItem], keys: Collection[str]) -> None:
+        """Show what `items_without` returned for these messages, which are gone."""
+        self.fresh = {key: tokens for key, tokens in self.fresh.items() if key.key not in keys}
+        self.generation += 1
+        self.ledger.frontier -= len(set(keys))
+        self.shown.show(items)
 
     def items_of(self, keys: Iterable[str]) -> list[ItemKey]:
         """Return the items, in the view or in the ledger, that come from these history messages."""

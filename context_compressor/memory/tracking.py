@@ -551,13 +551,18 @@ class Tracker:
             seen = messages[: ledger.frontier]
             ledger.decisions = await asyncio.to_thread(Decisions.of_earlier_releases, seen)
         ledger.decisions.keep({key for key, _ in messages})
+        said, known = dict(messages), state.known.tokens if known is None else known
+        is_numbered = self._tells_marks and self._loaded_tokens is None and not self._is_another
+        same = [e.key for e in entries if e.tokens or e.changed <= self.number] if is_numbered else []
         make = partial(
             rebuild,
             messages,
             ledger,
-            counted=state.still_valid(dict(messages)),
+            counted={key: tokens for key, msg, tokens in state.queue if said.get(key) == msg},
             measure=state.measure,
-            known=state.known.tokens if known is None else known,
+            known=known,
+            sizes={key: known[key] for key in same if key in known},
+            earlier={item.key: item for item in state.items},
             unseen={*unseen, *state.unseen()},
             bare=bare,
             redact=self._config.redact,
@@ -669,11 +674,16 @@ class Tracker:
             keys = [key for key in await find() if key in state.known]
             if not keys:
                 return 0
-            before, rebuilt = state.tokens, await self._without(keys)
-            if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
+            before, items = state.tokens, state.items_without(keys)
+            rebuilt = await self._without(keys) if items is None else None
+            following = [] if rebuilt is None else self._following(rebuilt)
+            if await self._write([Delete(keys), *following], at=self.number):
                 state.known.remove(keys)
                 self._note_gone(keys)
-                self._show(rebuilt)
+                if rebuilt is not None:
+                    self._show(rebuilt)
+                elif items is not None:
+                    state.show_without(items, keys)
                 self.branches.drop(keys)
                 self.note_edit("deleted", before, [message_id(key) for key in keys])
             else:  # a wrapped memory did something else

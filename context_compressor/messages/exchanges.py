@@ -188,6 +188,9 @@ class ExchangeBuilder:
 
     def feed(self, key: str, msg: Msg) -> list[Exchange]:
         """Read the next history message; return the exchanges that became complete, in order."""
+        is_plain = isinstance(msg.content, str) and not msg.metadata and msg.content.strip()
+        if is_plain and not (self._held or self._hosted):
+            return [(ExchangeMessage(key, msg),)]  # most of a long history: nothing waits, nothing to repair
         results = tool_results(msg)
         if isinstance(msg.content, str) or not results:
             self._feed_message(key, msg)
