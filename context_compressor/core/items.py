@@ -75,8 +75,8 @@ class ViewItem:
     """Key of the first item of its exchange: items with the same one stay or leave together."""
     source: Msg
     """The message before stubs; never handed out."""
-    msg: Msg
-    """The view's own copy, which callers receive."""
+    made: Msg | None
+    """What is shown in its place; None: a copy of it."""
     tokens: int
     count: Callable[[], MessageTokens]
     """Returns `source_tokens`."""
@@ -90,6 +90,11 @@ class ViewItem:
     """Of a segment: what the agent asked to keep."""
     segment: SegmentEdit | None = None
     """The edit of a segment."""
+
+    @cached_property
+    def msg(self) -> Msg:
+        """The view's own copy, which callers receive."""
+        return self.source.copy() if self.made is None else self.made
 
     @cached_property
     def source_tokens(self) -> MessageTokens:
@@ -302,11 +307,11 @@ def _message_item(
     tokens = size if counted is None else counted.total
     count = partial(measure, source) if counted is None else partial(_same, counted)
     assert tokens is not None
-    shown = source.copy()
     covered = (message_id(message.key),)
     kind: Literal["message", "placeholder"] = "message"
+    shown: Msg | None = None
     if message.placeholder:
-        kind = "placeholder"
+        kind, shown = "placeholder", source.copy()
         _note(shown, "placeholder", covered, [])
     return ViewItem(key, kind, exchange, source, shown, tokens, count, _NO_STUBS, covered, message.repair)
 
@@ -318,11 +323,11 @@ def _same(counted: MessageTokens) -> MessageTokens:
 def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
     """Return the item with these stubs, and no others, in place of its texts."""
     if not stubs:
-        return replace(item, msg=item.source.copy(), tokens=item.source_tokens.total, stubs=_NO_STUBS)
+        return replace(item, made=None, tokens=item.source_tokens.total, stubs=_NO_STUBS)
     shown = replace_parts(item.source, {path: stub.text for path, stub in stubs.items()})
     set_markers(shown, [])
     _note(shown, "stub", item.covered, [stub.ref for _, stub in sorted(stubs.items())])
-    return replace(item, msg=shown, tokens=measure(shown).total, stubs=dict(stubs))
+    return replace(item, made=shown, tokens=measure(shown).total, stubs=dict(stubs))
 
 
 def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> ViewItem:
@@ -338,7 +343,7 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
         kind="segment",
         exchange=key,
         source=source,
-        msg=shown,
+        made=shown,
         tokens=tokens.total,
         count=partial(_same, tokens),
         stubs=_NO_STUBS,

@@ -20,9 +20,8 @@ class ShownView:
 
     Attributes:
         items: the view, item by item.
-        messages: the items' messages, the base memory's own summary included.
         whole: ids of the messages that are shown as they came.
-        tokens: what `messages` costs.
+        tokens: what the messages cost.
         summary_tokens: what of that is the summary's.
         system: what the request carries beside the messages: a text, and blocks.
         system_tokens: what of `tokens` that costs.
@@ -32,7 +31,7 @@ class ShownView:
 
     def __init__(self, counter: TokenCounter) -> None:
         self.items: list[ViewItem] = []
-        self.messages: list[Msg] = []
+        self._messages: list[Msg] | None = []
         self.whole: set[str] = set()
         self.tokens = 0
         self.summary_tokens = 0
@@ -48,19 +47,28 @@ class ShownView:
             self.show([*self.items, *grown])  # which finds the summary its place
             return
         self.items += grown
-        self.messages += [item.msg for item in grown]
+        if self._messages is not None:
+            self._messages += [item.msg for item in grown]
         self.whole |= _whole(grown)
         self.tokens += sum([item.tokens for item in grown])
 
     def show(self, items: Sequence[ViewItem]) -> None:
         """Show these items and no others."""
         self.items = list(items)
-        self.messages = [item.msg for item in self.items]
+        self._messages = None
         self.whole = _whole(self.items)
         self.tokens = self.system_tokens + sum(item.tokens for item in self.items)
         if self._summary is not None:
-            self.messages.insert(self._place_summary(), self._summary)
             self.tokens += self.summary_tokens
+
+    @property
+    def messages(self) -> list[Msg]:
+        """The items' messages, the base memory's own summary included; made when they are asked for."""
+        if self._messages is None:
+            self._messages = [item.msg for item in self.items]
+            if self._summary is not None:
+                self._messages.insert(self._place_summary(), self._summary)
+        return self._messages
 
     @property
     def is_placed(self) -> bool:
@@ -153,7 +161,7 @@ class ShownView:
 
 def _whole(items: Iterable[ViewItem]) -> set[str]:
     return {
-        item.msg.id
+        item.source.id
         for item in items
         if item.kind == "message" and item.repair is None and not item.stubs and not item.key.part
     }

@@ -55,7 +55,9 @@ def is_hosted(block: Block) -> bool:
 def caller_of(block: Block) -> str | None:
     """Return the id of the call of a hosted tool, mostly a program, that made the call in a block."""
     caller = block.get("caller") or remark_in(block).get("extra", {}).get("caller")
-    held = caller if isinstance(caller, Mapping) else {}
+    if not isinstance(caller, dict):
+        return None
+    held: Block = caller
     return _id_in(held, "tool_id" if "tool_id" in held else "caller_id")
 
 
