@@ -66,6 +66,7 @@ MOVED = {
     "messages.foreign": "messages.kinds",
     "messages.loading": "messages.hosted",
     "messages.turns": "messages.chat",
+    "messages.wire": "messages.chat",
     "offload.directory.gc": "offload.directory",
     "offload.protocol": "offload.store",
     "offload.retention": "offload.directory",

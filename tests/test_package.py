@@ -147,7 +147,6 @@ UPWARD = {
     ),
     "memory/stateless.py": ("context_compressor.tools",),
     "messages/chat.py": ("context_compressor.moved",),
-    "messages/wire.py": ("context_compressor.moved",),
     "offload/__init__.py": ("context_compressor.moved",),
 }
 """Imports that go up: of the lab's commands, which nobody else knows; inside a function or for types, of what

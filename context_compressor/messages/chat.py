@@ -60,7 +60,7 @@ from context_compressor.messages.remark import (
 from context_compressor.moved import names_of
 
 __path__: list[str] = []  # `messages.chat` was a room: a path into it is one that moved
-__getattr__ = names_of("context_compressor.messages", "plain", "remark", "markers")
+__getattr__ = names_of("context_compressor.messages", "plain", "remark", "markers", "kinds")
 
 _PLAIN_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")

@@ -128,7 +128,8 @@ def data_of_part(part: object, path: str, form: str) -> dict[str, Any]:
 # Blocks of another form
 
 Words = Mapping[str, Callable[[Block, str], dict[str, Any] | None]]
-"""Of each kind of block that a form has a word for the part that it is there, said by a role; None: none."""
+"""For each kind of block that a form has a word for, what writes it as a part, given the role that says it;
+None where the form has no word for that one."""
 _NAMES = (
     *("title", "name", "tool_name", "server_label", "filename"),
     *("url", "file_url", "file_id", "source", "query"),

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from context_compressor.lab.readers import Format, UnreadableError
-from tests.lab.readers.support import read_lines, read_text, read_value
-from tests.lab.readers.test_detection import CODEX
+from tests.lab.readers.support import SAMPLES, read_lines, read_text, read_value
 
 SAID = {"role": "user", "content": "hi"}
 
@@ -45,7 +44,8 @@ def test_a_log_of_which_most_lines_are_no_sessions_is_refused():
 def test_a_format_is_that_of_most_values_not_of_the_first():
     rollout = {"type": "session_meta", "payload": {"id": "x"}}
     assert read_lines([rollout, *[SAID] * 5]).formats == (Format.OPENAI,)
-    assert read_lines([SAID, *CODEX]).formats == (Format.CODEX,)
+    codex = map(json.loads, (SAMPLES / "codex_rollout.jsonl").read_text("utf-8").splitlines())
+    assert read_lines([SAID, *codex]).formats == (Format.CODEX,)
 
 
 BEDROCK = [
