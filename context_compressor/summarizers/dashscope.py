@@ -81,7 +81,7 @@ class DashScopeSummarizer(ProviderSummarizer):
         arguments: dict[str, Any] = {**parameters, **self._extra, "session": client.session}
         if self._base_url is not None:
             arguments["base_address"] = self._base_url
-        response: Any = await client.generation.call(
+        return await client.generation.call(
             self.model,
             # The SDK reads the environment only when it is imported.
             api_key=self._key(),
@@ -90,13 +90,6 @@ class DashScopeSummarizer(ProviderSummarizer):
             request_timeout=self._timeout + _SDK_TIMEOUT_MARGIN_SECONDS,
             **arguments,
         )
-        if response.status_code != HTTPStatus.OK:
-            code, message = response.get("code"), response.get("message")
-            text = ": ".join(str(part) for part in (code, message) if part)
-            # The SDK finds neither in what another API answers, such as the OpenAI-compatible one.
-            text = text or "no error in the form of DashScope's own API: check base_url"
-            raise Fault("status", text, response.status_code, code, None, response.get("headers"))
-        return response
 
     def _parameters(self, room: int) -> dict[str, Any]:
         parameters = super()._parameters(room)
@@ -108,19 +101,35 @@ class DashScopeSummarizer(ProviderSummarizer):
         return super()._drop(parameter) or self._extra.pop(parameter, None) is not None
 
     def _read(self, answer: Any) -> Answer:
-        output = answer.get("output") or {}
-        choices = output.get("choices")
-        try:
-            choice = choices[0] if choices else {**output, "message": {"content": output["text"] or None}}
-            message, finish_reason = choice["message"], choice["finish_reason"]
-            content, refusal = message["content"], message.get("refusal")
-            if not choices and content is None:
-                raise KeyError("text")
-        except (AttributeError, IndexError, KeyError, TypeError):
-            raise Fault("empty", f"the answer is no chat completion: {answer!r}") from None
-        usage = answer.get("usage") or {}
-        counts = (usage.get("input_tokens"), usage.get("output_tokens"))
-        return as_answer(content, refusal, finish_reason, counts)
+        return read_generation(answer)
+
+
+def read_generation(answer: Any) -> Answer:
+    """Return what an answer of DashScope's own API holds, as the SDK gives it.
+
+    Raises:
+        Fault: nothing that could be a summary; the text says what instead.
+    """
+    if answer.status_code != HTTPStatus.OK:
+        code, message = answer.get("code"), answer.get("message")
+        text = ": ".join(str(part) for part in (code, message) if part)
+        # The SDK finds neither in what another API answers, such as the OpenAI-compatible one.
+        text = text or "no error in the form of DashScope's own API: check base_url"
+        raise Fault("status", text, answer.status_code, code, None, answer.get("headers"))
+    output = answer.get("output") or {}
+    choices = output.get("choices")
+    try:
+        choice = choices[0] if choices else {**output, "message": {"content": output["text"] or None}}
+        message, finish_reason = choice["message"], choice["finish_reason"]
+        content, refusal = message["content"], message.get("refusal")
+        if not choices and content is None:
+            raise KeyError("text")
+    except (AttributeError, IndexError, KeyError, TypeError):
+        raise Fault("empty", f"the answer is no chat completion: {answer!r}") from None
+    usage = answer.get("usage") or {}
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    counts = (usage.get("input_tokens"), usage.get("output_tokens"), cached)
+    return as_answer(content, refusal, finish_reason, counts)
 
 
 def _load_sdk() -> tuple[type[AioGeneration], ssl.SSLContext]:

@@ -154,9 +154,7 @@ class ChatWire(ChatRequests):
     """OpenAI's chat completions."""
 
     def written(self, reply: Any) -> Said:
-        answer = read_completion(as_object(reply))
-        spent = (answer.input_tokens, answer.output_tokens)
-        return Said(answer.text, *spent, answer.finish_reason, answer.cached_tokens)
+        return read_completion(as_object(reply))
 
     def refusal(self, reply: Any) -> str | None:
         error = reply.get("error") if isinstance(reply, Mapping) else None  # the SDK raises

@@ -17,7 +17,7 @@ from context_compressor.integrations.clients.chat import (
     placed,
 )
 from context_compressor.integrations.clients.wire import Dict, Heard, Reader, changed, less, summed
-from context_compressor.summarizers.faults import Fault
+from context_compressor.summarizers.dashscope import read_generation
 
 _UNFINISHED = (None, "", "null")
 """Finish reasons of a stream that goes on: this API says so by a text."""
@@ -41,14 +41,7 @@ class GenerationWire(ChatRequests):
         return {**super().asking(kept, instructions, text, room), "result_format": "message"}
 
     def written(self, reply: Any) -> Said:
-        if reply.status_code != HTTPStatus.OK:
-            raise Fault("status", str(reply.message), reply.status_code, str(reply.code))
-        choice, usage = _choice_of(reply), reply.usage or {}
-        if choice is None:
-            raise Fault("empty", f"the answer holds no message: {reply!r:.200}")
-        spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0))
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
-        return Said(choice["message"]["content"] or "", *spent, choice.get("finish_reason"), cached)
+        return read_generation(reply)
 
     def refusal(self, reply: Any) -> str | None:
         status = reply.get("status_code") if isinstance(reply, Mapping) else None
