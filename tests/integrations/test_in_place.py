@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from context_compressor import InMemoryOffloadStore
-from tests.integrations.clients_support import CHAT, GENERATION, MESSAGES, RESPONSES, Api
-from tests.integrations.test_clients import every_api
-from tests.integrations.test_own import FORM, FORMAT, SUMMARY, WITH, is_summary
+from tests.integrations.clients_support import APIS, CHAT, GENERATION, MESSAGES, PLAIN, RESPONSES, Api
+from tests.integrations.test_own import FORM, FORMAT, SUMMARY, is_summary, with_of
 from tests.support.behaviours import IN_PLACE
 from tests.support.model_server import ModelServer, Reply, answer, context_length_exceeded, status
 from tests.support.wires import Received, wire_of
@@ -50,10 +49,9 @@ class Serving:
 
 def said_in(api: Api, received: Received) -> list[Any]:
     body = received.json
-    return list(body["input"]["messages"] if api is GENERATION else body[TEXTS[api.name]])
+    return list(body["input"]["messages"] if api is GENERATION else wire_of(received.path).messages(body))
 
 
-TEXTS = {"chat": "messages", "responses": "input", "messages": "messages"}
 FREE = {"tool_choice", "response_format", "text", "n"}
 """What would force the answer, or is of one API alone."""
 
@@ -66,14 +64,18 @@ async def ask(api: Api, server: ModelServer, said: list[Dict], then: list[Dict],
         return api.stats_of(client)
 
 
-@every_api
-@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize(
+    ("api", "asynchronous"),
+    [(api, True) for api in (*APIS, *PLAIN)] + [(api, False) for api in APIS],
+    ids=str,
+)
 async def test_it_is_the_last_request_with_one_message_behind_it(api: Api, asynchronous: bool) -> None:
     """Byte for byte, also where the caller limits his own answers and what comes now fills half the budget.
 
     Tools, system and reasoning settings are in it as they were; what is for the answer alone is not.
     """
-    tells = {name: value for name, value in WITH[api.name].items() if name not in FREE}
+    of_sdk = {"extra_headers"} if api in PLAIN else set()
+    tells = {name: value for name, value in with_of(api).items() if name not in FREE | of_sdk}
     serving = Serving()
     async with (
         ModelServer(serving) as server,
@@ -104,7 +106,7 @@ async def test_it_is_the_last_request_with_one_message_behind_it(api: Api, async
 FIRST_LONG = notes(10 * BUDGET // 300)
 
 
-@every_api
+@pytest.mark.parametrize("api", [*APIS, *PLAIN], ids=str)
 @pytest.mark.parametrize("lists", [(FIRST_LONG,), (notes(20), notes(60))], ids=["ten times", "not shown"])
 async def test_what_no_request_showed_is_written_apart(api: Api, lists: tuple[list[Dict], ...]) -> None:
     serving = Serving()

@@ -174,6 +174,13 @@ WITH: dict[str, dict[str, Any]] = {
     },
 }
 """What a caller may ask of his own answer, and who he is."""
+
+
+def with_of(api: Api) -> dict[str, Any]:
+    """Return what a caller of an API says, through its SDK or without."""
+    return WITH[api.name.split()[0]]
+
+
 MAY_SAY = {
     *("model", "messages", "max_tokens", "system", "thinking", "input", "instructions", "store"),
     *("max_output_tokens", "parameters"),
@@ -199,7 +206,7 @@ async def test_the_model_of_the_request_writes_by_default(api: Api, asynchronous
         ModelServer(serve) as server,
         api.open(server, asynchronous, max_total_tokens=8_000, summarizer=None) as client,
     ):
-        turn = await api.ask(client, LONG, stream=stream, asynchronous=asynchronous, **WITH[api.name])
+        turn = await api.ask(client, LONG, stream=stream, asynchronous=asynchronous, **with_of(api))
         stats = api.stats_of(client)
     [*asked, sent] = server.requests
     assert asked

@@ -13,10 +13,10 @@ from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from context_compressor.errors import InvalidArgumentError, SummarizerError
-from context_compressor.integrations.asked import Ask, AskedModel, Own, Said, check_tools
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.asked import Ask, AskedModel, Own, Said
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -31,6 +31,7 @@ from context_compressor.integrations.clients.wire import (
 from context_compressor.integrations.conversations import KeyOf, Shown, key_of
 from context_compressor.integrations.options import KeyedOptions, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
+from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.kept import is_over
 from context_compressor.memory.listing import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
@@ -71,9 +72,9 @@ class Compression:
         if key is not None and not callable(key):
             raise InvalidArgumentError(f"key: expected a function of the request, got {type(key).__name__}")
         self.wire = wire
-        self.tools = check_tools(options.get("tools", True))
         self.key: KeyOf | None = key
         self.conversations = make_conversations(KeyedOptions, options, wire.form, models=str, asked=asked)
+        self.tools = options.get("tools", True)
         self.last_used = 0
 
     def begin(
@@ -108,15 +109,6 @@ def stats_of(compressions: Sequence[Compression], key: str | None) -> Compressio
     return None
 
 
-class Sent(NamedTuple):
-    """What was sent last for a conversation."""
-
-    request: Dict
-    """With the view in it."""
-    asked: Mapping[str, Any]
-    """The caller's request."""
-
-
 class Talk:
     """One request of the caller's, until there is a reply for him. Nothing here sends anything."""
 
@@ -138,7 +130,7 @@ class Talk:
         self._has_key = False
         self.asked: Request | None = None
         """What is sent for it now, or was sent last."""
-        self._sent: Sent | None = None
+        self._sent: Last | None = None
         self._inside: list[Dict] = []
         """What was answered inside."""
         self._rounds = 0
@@ -150,28 +142,18 @@ class Talk:
         """Return the caller's model, as requests of the library's own ask it by way of `asker`."""
         wire = self.wire
 
-        def again(last: Sent) -> Ask:
-            if not self._goes_on(last.asked):
-                raise SummarizerError("the last request cannot be sent again: it was of another list")
-            return asker(wire, wire.again(last.request), send, is_blocking=is_blocking)
+        def again(last: Last) -> Ask:
+            self._asks.check_goes_on(last.asked)
+            return asker(wire, wire.again(last.sent), send, is_blocking=is_blocking)
 
         apart = asker(wire, wire.apart(self._request), send, is_blocking=is_blocking)
         return Own(str(self._request.get("model")), apart, again)
 
-    def _goes_on(self, earlier: Mapping[str, Any]) -> bool:
-        """Tell whether this request says all that an earlier one of the caller's did, to the same model."""
-        said = self.wire.said(earlier) or []
-        digests = [
-            digest_of(
-                [
-                    {"role": str(one.get("model")), "content": self.wire.system(one) or ""},
-                    *wires_of(one.get("tools") or ()),
-                    *wires_of(listed),
-                ]
-            )
-            for one, listed in ((earlier, said), (self._request, self._said[: len(said)]))
-        ]
-        return digests[0] == digests[1]
+    @property
+    def _asks(self) -> Asked:
+        request = self._request
+        tools = list(request.get("tools") or ())
+        return Asked((request.get("model"), self.wire.system(request), tools), self._said)
 
     async def view(self, own: Own | None = None) -> Request:
         """Return what is to be sent now, with a view of the list and of what was answered inside.
@@ -202,7 +184,7 @@ class Talk:
         schemas = self._offer(shown)
         is_last = self._rounds >= MOST_ROUNDS
         request = self.wire.request(self._request, shown.messages, schemas, is_last)
-        self._sent = Sent(request, self._request)
+        self._sent = Last(request, self._asks)
         return request
 
     def _offer(self, shown: Shown) -> list[Any]:
