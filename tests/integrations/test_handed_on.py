@@ -11,7 +11,7 @@ import pytest
 from anthropic.types import Message, RawMessageDeltaEvent, RawMessageStartEvent
 from dashscope.api_entities.dashscope_response import GenerationResponse
 
-from context_compressor.integrations.clients.chat import ChatWire
+from context_compressor.integrations.clients.chat import ChatWire, GrowingCalls
 from context_compressor.integrations.clients.generation import GenerationWire
 from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
@@ -189,6 +189,14 @@ def test_texts_go_at_once_and_calls_when_the_stream_ends(path: str, names: list[
     if names == ["read_file"]:
         assert at_once + held == events
     assert "grep_offloaded" not in json.dumps(held)
+
+
+def test_what_a_piece_of_a_call_leaves_open_stays_as_it_was() -> None:
+    calls = GrowingCalls()
+    calls.add([{"index": 0, "id": "call_1", "function": {"name": "read_file", "arguments": ""}}])
+    calls.add([{"index": 0, "id": "", "type": None, "function": {"name": None, "arguments": "{}"}}])
+    function = {"name": "read_file", "arguments": "{}"}
+    assert calls.all() == [{"id": "call_1", "type": "function", "function": function}]
 
 
 def test_what_dashscope_found_is_handed_on() -> None:

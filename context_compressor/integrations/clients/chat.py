@@ -69,9 +69,6 @@ class ChatRequests(Wire):
     def results(self, answers: Sequence[Answer]) -> list[Dict]:
         return [{"role": "tool", "tool_call_id": one.call.id, "content": one.text} for one in answers]
 
-    def said_calls(self, heard: Heard) -> list[Dict]:
-        return [call for item in heard.items for call in item.get("tool_calls") or ()]
-
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
         calls = [call for item in piece for call in plain(item).get("tool_calls") or ()]
         return [str(plain(call).get("id")) for call in calls]
@@ -133,7 +130,7 @@ def heard_of(
     said = {**message, "tool_calls": calls} if calls else message
     functions = [call.get("function") or call.get("custom") or {} for call in calls]
     found = [
-        Call(call["id"], function.get("name") or "", function.get("arguments"))
+        Call(call["id"], function.get("name") or "", function.get("arguments"), call)
         for call, function in zip(calls, functions, strict=True)
     ]
     return Heard([said], found, is_whole, tokens, usage)
@@ -245,8 +242,10 @@ class GrowingCalls:
                 if isinstance(value, dict):
                     parts = call.setdefault(key, {})
                     for part, more in value.items():
-                        is_text = isinstance(more, str) and isinstance(parts.get(part), str)
-                        parts[part] = parts[part] + more if is_text else more
+                        if isinstance(more, str) and isinstance(parts.get(part), str):
+                            parts[part] += more
+                        elif more is not None:
+                            parts[part] = more
                 elif key != "index" and value:
                     call[key] = value
             self._calls[_index(piece, place)] = call

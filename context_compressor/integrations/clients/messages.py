@@ -108,9 +108,6 @@ class MessagesWire(Wire):
     def turn(self, request: Mapping[str, Any], heard: Heard, answers: Sequence[Answer]) -> list[Dict]:  # noqa: ARG002
         return [*heard.items, {"role": "user", "content": [*self.results(answers), *self.attached(answers)]}]
 
-    def said_calls(self, heard: Heard) -> list[Dict]:
-        return [block for item in heard.items for block in item["content"] if block["type"] == "tool_use"]
-
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
         blocks = [block for item in piece for block in _blocks(item)]
         return [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
@@ -174,7 +171,7 @@ def _ended(reason: Any) -> Any:
 
 
 def _heard(content: list[Dict], reason: str | None, usage: Any, container: Any) -> Heard:
-    calls = [Call(block["id"], block["name"], block["input"]) for block in _calls(content)]
+    calls = [Call(block["id"], block["name"], block["input"], block) for block in _calls(content)]
     said: Dict = {"role": "assistant", "content": content}
     is_whole = reason is not None and reason not in _CUT_OFF
     going_on: Dict = {} if container is None else {"container": get(container, "id")}

@@ -159,9 +159,6 @@ class ResponsesWire(Wire):
             _note(self._pending, heard.id, beside.results)
         return beside
 
-    def said_calls(self, heard: Heard) -> list[Dict]:
-        return _waiting(heard.items)
-
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
         return [call.id for call in _calls([plain(item) for item in piece])]
 
@@ -199,13 +196,13 @@ def _id_of(item: Mapping[str, Any]) -> Any:
 
 
 def _calls(items: Sequence[Dict]) -> list[Call]:
-    return [Call(str(_id_of(one)), str(one.get("name")), one.get("arguments")) for one in _waiting(items)]
-
-
-def _waiting(items: Sequence[Dict]) -> list[Dict]:
     """Return the calls that the caller or we answer; the server's own have no call id or an output."""
     answered = {one.get("call_id") for one in items if str(one.get("type")).endswith("_output")}
-    return [one for one in items if _id_of(one) is not None and _id_of(one) not in answered]
+    return [
+        Call(str(id), str(one.get("name")), one.get("arguments"), one)
+        for one in items
+        if (id := _id_of(one)) is not None and id not in answered
+    ]
 
 
 def _handed_of(inside: Sequence[Dict], *, with_texts: bool) -> list[Dict]:

@@ -220,7 +220,7 @@ class Talk:
         """Take note of a reply; tell whether it is to be asked again, since it called only ours."""
         assert self.asked is not None
         await self.asked.taken(heard.prompt_tokens, self._sent)
-        kept_apart(heard, self.wire.said_calls(heard), self.wire.call_key, self.names)
+        kept_apart(heard, self.wire.call_key, self.names)
         ours = [call for call in heard.calls if call.name in self.names]
         if not heard.is_whole or not (ours or (self._inside and heard.calls)):
             return False

@@ -34,6 +34,8 @@ class Call(NamedTuple):
     name: str
     arguments: Any
     """JSON text, or what it says."""
+    said: Dict
+    """As it stands in the reply's items."""
 
 
 class Answer(NamedTuple):
@@ -257,13 +259,9 @@ class Wire(ABC):
     def beside(self, after: str, heard: Heard, answers: Sequence[Answer]) -> Beside:
         """Return what is kept of a reply that called the caller's tools, and maybe ours."""
         ours = {answer.call.id for answer in answers}
-        calls = [call for call in self.said_calls(heard) if call[self.call_key] in ours]
+        calls = [call.said for call in heard.calls if call.id in ours]
         his = [call.id for call in heard.calls if call.id not in ours]
         return Beside(after, his, calls, self.results(answers), self.attached(answers))
-
-    @abstractmethod
-    def said_calls(self, heard: Heard) -> list[Dict]:
-        """Return the calls of a reply as they stand in its items."""
 
     @abstractmethod
     def calls_in(self, piece: Sequence[Any]) -> list[str]:
@@ -351,14 +349,13 @@ def summed(one: Any, other: Any) -> Any:
     return other
 
 
-def kept_apart(heard: Heard, said: Sequence[Dict], key: str, names: Collection[str]) -> None:
+def kept_apart(heard: Heard, key: str, names: Collection[str]) -> None:
     """Give calls of our tools ids of their own, if another call of the reply has the same id.
 
     Where a provider gives no ids, a proxy may put the same one at each call, such as `call_1`.
 
     Args:
         heard: the reply.
-        said: its calls as they stand in its items.
         key: key of the id of a call.
         names: tools of ours.
     """
@@ -371,7 +368,7 @@ def kept_apart(heard: Heard, said: Sequence[Dict], key: str, names: Collection[s
             own, number = f"{call.id[:_MOST_OF_ID]}_{number}", number + 1
         taken.add(own)
         if own != call.id:
-            said[place][key] = own
+            call.said[key] = own
             heard.calls[place] = call._replace(id=own)
 
 
