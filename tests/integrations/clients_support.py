@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
+import pytest
 import requests
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic._models import construct_type as construct_of_anthropic
@@ -423,3 +424,22 @@ async def work(
             return turn
         said += api.results([(id, run(name, arguments)) for id, name, arguments in turn.calls])
     raise AssertionError(f"no answer within {turns} turns")
+
+
+def ways(*given: tuple[bool, bool]) -> Any:
+    """Return a mark that runs a test through each API in these ways: asynchronous or not, streamed or not."""
+    cases = [(api, *way) for api in (*APIS, GENERATION_WHOLE, *PLAIN) for way in given]
+    cases = [
+        (api, asynchronous, stream)
+        for api, asynchronous, stream in cases
+        if (stream or api is not GENERATION_WHOLE) and (asynchronous or api not in PLAIN)
+    ]
+    names = [
+        f"{api}, {'async' if asynchronous else 'sync'}{', streamed' * stream}"
+        for api, asynchronous, stream in cases
+    ]
+    return pytest.mark.parametrize(("api", "asynchronous", "stream"), cases, ids=names)
+
+
+every_way = ways((True, True), (True, False), (False, True), (False, False))
+each_way_once = ways((True, True), (False, False))

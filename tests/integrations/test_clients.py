@@ -20,9 +20,10 @@ from tests.integrations.clients_support import (
     GENERATION_WHOLE,
     MESSAGES,
     OURS,
-    PLAIN,
     RESPONSES,
     Api,
+    each_way_once,
+    every_way,
     work,
 )
 from tests.support.model_server import ModelServer, answer, context_length_exceeded
@@ -109,18 +110,8 @@ every_stream = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize(
-    ("api", "asynchronous", "stream"),
-    [
-        (api, asynchronous, stream)
-        for api in (*APIS, GENERATION_WHOLE, *PLAIN)
-        for asynchronous in (True, False)
-        for stream in (True, False)
-        if (stream or api is not GENERATION_WHOLE) and (asynchronous or api not in PLAIN)
-    ],
-    ids=lambda given: {True: "yes", False: "no"}.get(given, given) if isinstance(given, bool) else str(given),
-)
 class TestReadingBack:
+    @every_way
     async def test_a_reply_that_calls_only_ours_is_answered_inside(
         self, api: Api, asynchronous: bool, stream: bool
     ) -> None:
@@ -138,6 +129,7 @@ class TestReadingBack:
         assert turn.reason in ("stop", "completed", "end_turn")
         assert SAID[-1] == {"role": "user", "content": REQUEST}
 
+    @every_way
     async def test_ours_beside_the_callers_are_answered_beside_his(
         self, api: Api, asynchronous: bool, stream: bool
     ) -> None:
@@ -158,6 +150,7 @@ class TestReadingBack:
             assert later.startswith(before[:-1])
         assert not any(name in json.dumps(said) for name in OURS)
 
+    @each_way_once
     async def test_what_calls_on_and_on_comes_to_an_end(
         self, api: Api, asynchronous: bool, stream: bool
     ) -> None:
@@ -170,6 +163,7 @@ class TestReadingBack:
         assert turn.reason in ("stop", "completed", "end_turn")
         assert "Step 9." in turn.text
 
+    @each_way_once
     async def test_a_refusal_is_answered_by_one_smaller_try(
         self, api: Api, asynchronous: bool, stream: bool
     ) -> None:

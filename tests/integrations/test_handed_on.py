@@ -17,12 +17,11 @@ from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
 from tests.integrations.clients_support import (
     CHAT,
-    GENERATION,
-    GENERATION_WHOLE,
     MESSAGES,
     OURS,
     RESPONSES,
     Api,
+    each_way_once,
     work,
 )
 from tests.integrations.test_clients import HIS, OURS_ALONE, SAID, SMALL
@@ -110,9 +109,7 @@ def mark_of(item: Dict) -> str:
     return f'"{key}": {json.dumps(item[key])}'
 
 
-@pytest.mark.variants(10)
-@ways
-@pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES, GENERATION, GENERATION_WHOLE], ids=str)
+@each_way_once
 async def test_ids_that_our_calls_and_the_callers_share_are_kept_apart(
     api: Api, asynchronous: bool, stream: bool
 ) -> None:
