@@ -37,7 +37,6 @@ from tests.memory.scripted import (
     Noting,
     call,
     config,
-    covered_ids,
     everything,
     exchange,
     fail,
@@ -163,23 +162,6 @@ async def test_a_view_that_outgrows_the_preparation_waits_for_it_and_asks_no_sec
     assert len(summarizer.requests) == 1
 
 
-async def test_messages_added_meanwhile_are_all_in_the_next_view() -> None:
-    summarizer = Gated()
-    memory, _ = await preparing(summarizer)
-    late = [user(f"late {n}") for n in range(20)]
-    for message in late[:10]:
-        await filled(memory, [message])
-        await good_view(memory)
-    summarizer.gate.set()
-    await ended(memory)
-    for message in [*late[10:], *MORE]:
-        await filled(memory, [message])
-        await good_view(memory)
-    view = await nothing_lost(memory, NEAR + late + MORE)
-    assert to_openai(view)[-24:] == late + MORE
-    assert len(summarizer.requests) == 1
-
-
 async def test_what_leaves_too_little_room_is_followed_by_an_event_in_line() -> None:
     summarizer = Gated()
     memory, _ = await preparing(summarizer)
@@ -188,18 +170,6 @@ async def test_what_leaves_too_little_room_is_followed_by_an_event_in_line() -> 
     more = turns(8, tag="v")
     await filled(memory, more)
     await nothing_lost(memory, NEAR + more)
-
-
-async def test_two_readers_wait_for_one_preparation() -> None:
-    summarizer = Gated()
-    memory, _ = await preparing(summarizer)
-    await filled(memory, MORE)
-    readers = [asyncio.create_task(memory.get_memory()) for _ in range(2)]
-    await settled()
-    summarizer.gate.set()
-    first, second = await asyncio.gather(*readers)
-    assert to_openai(first) == to_openai(second)
-    assert len(summarizer.requests) == 1
 
 
 async def test_a_large_arrival_is_compacted_without_waiting_for_the_preparation() -> None:
@@ -310,48 +280,6 @@ async def test_what_could_not_gain_is_planned_anew_only_after_growth(monkeypatch
 # Edits
 
 
-async def test_a_covered_message_deleted_meanwhile_is_in_no_view_and_no_store() -> None:
-    summarizer = Gated()
-    memory, added = await preparing(summarizer)
-    assert await memory.delete([added[4].id]) == 1
-    assert preparation(memory) is None
-    assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    summarizer.gate.set()
-    await filled(memory, MORE + turns(1, tag="v"))
-    view = await nothing_lost(memory, NEAR[:4] + NEAR[5:] + MORE + turns(1, tag="v"))
-    assert added[4].id not in covered_ids(view)
-    assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
-
-
-async def test_a_covered_message_deleted_when_all_is_ready_is_in_no_view_and_no_store() -> None:
-    summarizer = Gated()
-    memory, added = await preparing(summarizer)
-    summarizer.gate.set()
-    await ended(memory)
-    assert any("ask-t1:" in stored for stored in memory.store.texts().values())
-    await memory.delete([added[4].id])
-    assert preparation(memory) is None
-    assert memory.store.texts() == {}
-    await filled(memory, MORE + MORE)
-    await good_view(memory)
-    assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
-
-
-async def test_a_message_deleted_while_its_preparation_is_waited_for() -> None:
-    summarizer = Gated()
-    memory, added = await preparing(summarizer)
-    await filled(memory, MORE)
-    reading = asyncio.create_task(memory.get_memory())
-    await settled()
-    await memory.delete([added[4].id])
-    summarizer.gate.set()
-    await reading
-    view = await nothing_lost(memory, NEAR[:4] + NEAR[5:] + MORE)
-    assert added[4].id not in covered_ids(view)
-    assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
-
-
 @pytest.mark.parametrize("is_ready", [False, True])
 async def test_what_is_prepared_repeats_nothing_of_a_message_that_stayed_and_was_deleted(
     is_ready: bool,
@@ -386,17 +314,6 @@ async def test_hints_that_come_and_go_leave_the_preparation_standing() -> None:
     assert len(summarizer.requests) == 1
 
 
-async def test_a_message_pinned_meanwhile_stays_in_the_view() -> None:
-    summarizer = Gated()
-    memory, added = await preparing(summarizer)
-    await memory.update_messages_mark("pinned", msg_ids=[added[4].id])
-    assert preparation(memory) is None
-    summarizer.gate.set()
-    await filled(memory, MORE)
-    view = await nothing_lost(memory, NEAR + MORE)
-    assert NEAR[4] in to_openai(view)
-
-
 async def test_what_has_become_recent_is_not_taken_although_it_was_prepared() -> None:
     summarizer = Gated()
     memory, added = await preparing(summarizer)
@@ -428,27 +345,6 @@ async def test_a_foreign_base_is_prepared_for_as_well() -> None:
     await filled(memory, MORE)
     await nothing_lost(memory, NEAR + MORE)
     assert len(summarizer.requests) == 1
-
-
-async def test_clearing_meanwhile_leaves_nothing() -> None:
-    summarizer = Gated()
-    memory, _ = await preparing(summarizer)
-    await memory.clear()
-    assert await memory.store.refs() == []
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert await memory.get_memory() == []
-
-
-async def test_a_state_loaded_meanwhile_is_what_the_next_view_shows() -> None:
-    summarizer = Gated()
-    other = new_memory()
-    await filled(other, turns(2, tag="o"))
-    memory, _ = await preparing(summarizer)
-    memory.load_state_dict(json.loads(json.dumps(other.state_dict())))
-    await settled()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    await nothing_lost(memory, turns(2, tag="o"))
-    assert await memory.store.refs() == []
 
 
 async def test_a_state_loaded_near_the_budget_is_prepared_for() -> None:
