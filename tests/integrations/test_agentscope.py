@@ -173,18 +173,6 @@ async def test_what_cannot_fit_is_told_with_the_messages() -> None:
 # Views
 
 
-async def test_the_history_stays_whole_under_a_view() -> None:
-    memory = AgentScopeCompressedMemory(max_total_tokens=2 * BUDGET)
-    said = turns(40)
-    said[-2] = result("call_39", "line of part_39.log\n" * 250)
-    await memory.add(said)
-    view = await memory.get_memory()
-    assert memory.stats().view_tokens <= 2 * BUDGET < memory.stats().history_tokens
-    assert {"stub", "notes"} <= set(kinds_in(view))
-    assert [fields_of(msg) for msg in await memory.get_history()] == [fields_of(msg) for msg in said]
-    assert await memory.size() == len(said)
-
-
 async def test_between_events_a_request_begins_with_the_one_before(theirs: Any) -> None:
     events: list[CompressionEvent] = []
     memory = AgentScopeCompressedMemory(base=theirs, max_total_tokens=BUDGET, on_event=events.append)

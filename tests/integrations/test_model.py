@@ -21,7 +21,6 @@ from agentscope.model import (
 )
 from dashscope.api_entities.aio_session import close_shared_aio_session
 
-from context_compressor import CompressionEvent
 from context_compressor.errors import (
     InvalidArgumentError,
     SummarizerError,
@@ -185,31 +184,6 @@ async def test_a_stream_that_stops_half_way_is_given_up_and_closed(asked: Asked)
 
 
 # In a memory
-
-
-async def test_a_memory_asks_the_agents_model(asked: Asked) -> None:
-    asked.server.script(completion("## Goal\n- read part_0.log to part_19.log", usage=(1_000, 20)))
-    memory = AgentScopeCompressedMemory(asked.model, working_summary_mode="compress", max_total_tokens=2_500)
-    await memory.add(turns(20))
-    view = await memory.get_memory()
-    assert any("read part_0.log to part_19.log" in (msg.get_text_content() or "") for msg in view)
-    stats = memory.stats()
-    assert stats.summarizer_calls == len(asked.server.requests) > 0
-    assert stats.summarizer_input_tokens == 1_000 * stats.summarizer_calls
-    await memory.close()
-
-
-@pytest.mark.parametrize("reply", [status(401), completion("")], ids=["failing", "empty"])
-async def test_a_memory_whose_model_fails_has_a_view_all_the_same(asked: Asked, reply: Reply) -> None:
-    asked.server.script(reply)
-    events: list[CompressionEvent] = []
-    memory = AgentScopeCompressedMemory(
-        asked.model, working_summary_mode="compress", max_total_tokens=2_500, on_event=events.append
-    )
-    await memory.add(turns(20))
-    await memory.get_memory()
-    assert {"failure", "compress"} <= {event.kind for event in events}
-    assert memory.stats().view_tokens <= 2_500
 
 
 async def test_a_memory_whose_model_hangs_has_a_view_all_the_same(asked: Asked) -> None:

@@ -41,7 +41,7 @@ def agent_with(wire: Wire, model: Any, memory: AgentScopeCompressedMemory, **mor
 # Counts
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @in_every_way
 async def test_a_counted_model_tells_the_memory_what_the_provider_counts(wire: Wire, stream: bool) -> None:
     async with ModelServer(lambda messages: answer("Good.")) as server, wire.model(server, stream) as model:
