@@ -21,7 +21,7 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-_OTHERS = {"apart", "benchmarks", "examples", "integrations", "support_tests"}
+_OTHERS = {"apart", "benchmarks", "examples", "gateway", "integrations", "support_tests"}
 """Folders of tests of what is built beside others."""
 _THEIRS = re.compile("(?i:.*_proxy)|(OPENAI|DASHSCOPE|TTY)_.*|(NO|FORCE|PY)_COLOR|GITHUB_ACTIONS")
 

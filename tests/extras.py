@@ -30,6 +30,7 @@ ENVIRONMENTS = ROOT / "build" / "extras"
 NONE = "(none)"
 """The wheel without an extra."""
 MODULES = {
+    "gateway": "context_compressor.gateway.app",
     "fsspec": "context_compressor.backends.fsspec",
     "redis": "context_compressor.backends.redis",
     "report": "context_compressor.lab.measure.charts",
@@ -207,6 +208,9 @@ class Trial:
         if self.extra == "mcp":
             self._call("-c", PROGRAM, "mcp", "--store", "texts", "--namespace", "n", given="")
             self._told.append("the server starts and ends")
+        if self.extra == "gateway":
+            self._call("-c", PROGRAM, "serve", "--help")
+            self._told.append("the gateway tells its options")
         if self.extra == "report":
             session = self.place / "chat.json"
             session.write_text(self._call(ROOT / "examples" / "make_session.py"), encoding="utf-8")

@@ -135,6 +135,7 @@ LEVELS = (
     {"backends"},
     {"integrations"},
     {"services"},
+    {"gateway"},
     {"cli"},
     {"lab"},
 )

@@ -23,6 +23,7 @@ from context_compressor.cli.gc import gc
 from context_compressor.cli.mcp import mcp
 from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
 from context_compressor.cli.output import check_stdout, one_line
+from context_compressor.cli.serve import serve
 from context_compressor.cli.session import COMMANDS as SESSION_COMMANDS
 from context_compressor.cli.stored import grep, read
 from context_compressor.lab.commands.compress import compress
@@ -73,7 +74,7 @@ def _later(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
     return ready
 
 
-for _command in (compress, read, grep, gc, replay, examine, demo, mcp):
+for _command in (compress, read, grep, gc, replay, examine, demo, serve, mcp):
     app.command()(_later(_command))
 
 _sessions = typer.Typer()

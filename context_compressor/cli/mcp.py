@@ -70,7 +70,8 @@ def mcp(
         if sys.stdin is None:
             raise CommandError("stdin is closed, and the client speaks there; --transport streamable-http")
     try:
-        from context_compressor.integrations.mcp import PATH, is_loopback, listen, serve_http, serve_stdio
+        from context_compressor.integrations.loopback import is_loopback, listen
+        from context_compressor.integrations.mcp import PATH, serve_http, serve_stdio
     except ImportError as error:
         raise CommandError(str(error)) from None
     texts = FileOffloadStore(store, namespace)

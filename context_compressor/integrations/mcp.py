@@ -6,20 +6,18 @@ It serves one namespace of a `FileOffloadStore`, and nothing outside it, with mc
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
-import os
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
 from context_compressor.core.config import ConfigFields
 from context_compressor.errors import ContextCompressorError
+from context_compressor.integrations.loopback import address_of, host_in, is_loopback
 from context_compressor.memory.sessions import MAX_NAME_CHARACTERS, Sessions
 from context_compressor.messages.media import kind_of_media, source_of
 from context_compressor.messages.text import dump_sendable, sendable
@@ -259,11 +257,11 @@ class Door:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            name, origin = _host_in(f"//{headers.get('host', '')}"), headers.get("origin")
+            name, origin = host_in(f"//{headers.get('host', '')}"), headers.get("origin")
             if not self._is_ours(name):
                 answer = PlainTextResponse("Host: not a name of this server; see --allow-host", 421)
                 return await answer(scope, receive, send)
-            if origin is not None and not (_host_in(origin) == name or is_loopback(_host_in(origin))):
+            if origin is not None and not (host_in(origin) == name or is_loopback(host_in(origin))):
                 answer = PlainTextResponse("Origin: a page of another server", 403)
                 return await answer(scope, receive, send)
         await self.app(scope, receive, send)
@@ -271,50 +269,9 @@ class Door:
     def _is_ours(self, name: str) -> bool:
         if self._names is None or is_loopback(name):
             return is_loopback(name)
-        return name in self._names or _address(name) is not None
-
-
-def _host_in(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None
-
-
-def is_loopback(name: str) -> bool:
-    """Tell whether a host's name or address is one that only this machine reaches."""
-    address = _address(name)
-    return name == "localhost" if address is None else address.is_loopback
+        return name in self._names or address_of(name) is not None
 
 
 def _be_quiet() -> None:
     """Let the SDK log what went wrong, not each request."""
     logging.getLogger("mcp").setLevel(logging.WARNING)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to an address; port 0 is any that is free.
-
-    Raises:
-        OSError: it cannot be had.
-    """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        if os.name == "posix":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen()  # who reads the address may call at once
-    except OSError:
-        listening.close()
-        raise
-    return listening

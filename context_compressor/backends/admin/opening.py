@@ -22,6 +22,11 @@ def scheme_of(url: str) -> str:
     return scheme.partition("+")[0] if mark else ""
 
 
+def is_database(url: str) -> bool:
+    """Tell whether a URL is one of a database or of Redis."""
+    return scheme_of(url) in (*REDIS_SCHEMES, *_SQL_SCHEMES)
+
+
 def _with_driver(url: str) -> str:
     """Return a URL of SQLAlchemy's with a driver for asyncio where it names none."""
     scheme, mark, rest = url.partition("://")
@@ -101,7 +106,7 @@ def open_store(
         ImportError: a package is missing; the text names the extra.
     """
     kind = scheme_of(where)
-    if options and kind in (*REDIS_SCHEMES, *_SQL_SCHEMES):
+    if options and is_database(where):
         raise InvalidArgumentError("options: they are for file systems of fsspec's")
     if kind in REDIS_SCHEMES:
         from context_compressor.backends.redis.store import RedisOffloadStore
@@ -122,3 +127,37 @@ def open_store(
     from context_compressor.backends.fsspec import FsspecOffloadStore
 
     return FsspecOffloadStore(where, namespace, encryption_key=encryption_key, **(options or {}))
+
+
+@naming_extras()
+def open_states(url: str, *, key_prefix: str = "") -> Any:
+    """Return what keeps states of adapters behind a URL, as `open_sessions` takes it.
+
+    Raises:
+        InvalidArgumentError: it is no such URL.
+        ImportError: a package is missing; the text names the extra.
+    """
+    if scheme_of(url) in REDIS_SCHEMES:
+        from context_compressor.backends.redis.states import RedisStates
+
+        return RedisStates(url, key_prefix=key_prefix)
+    from context_compressor.backends.sql.states import SQLAlchemyStates
+
+    return SQLAlchemyStates(_with_driver(url))
+
+
+@naming_extras()
+def open_memory(url: str, *, user_id: str, session_id: str, key_prefix: str = "") -> Any:
+    """Return the base memory of a session behind a URL, as `open_sessions` takes it.
+
+    Raises:
+        InvalidArgumentError: it is no such URL.
+        ImportError: a package is missing; the text names the extra.
+    """
+    if scheme_of(url) in REDIS_SCHEMES:
+        from context_compressor.backends.redis.history import RedisMemory
+
+        return RedisMemory(url, user_id=user_id, session_id=session_id, key_prefix=key_prefix)
+    from context_compressor.backends.sql.history import SQLAlchemyMemory
+
+    return SQLAlchemyMemory(_with_driver(url), user_id=user_id, session_id=session_id)

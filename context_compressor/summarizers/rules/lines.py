@@ -127,7 +127,7 @@ def notes_by_rules(
                 break
         else:
             most = stretch
-        stretch *= (1 + _FULL) / 2 * room_tokens / used
+        stretch *= (1 + _FULL) / 2 * room_tokens / max(1, used)
         stretch = stretch if least < stretch < most else (least + most) / 2
     while not best and lines:  # a room for a line or two
         lines.pop(0)

@@ -48,14 +48,14 @@ class Browser:
         self._runner.close()
         self._folder.cleanup()
 
-    def open(self, path: Path, *, width: int, scheme: str = "light") -> float:
-        """Open a file, and return the seconds until it was loaded and drawn."""
+    def open(self, page: Path | str, *, width: int, scheme: str = "light") -> float:
+        """Open a file or a URL, and return the seconds until it was loaded and drawn."""
         self._events.clear()
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[feature])
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         self._run(self._until("Page.loadEventFired"))
         # Two frames: when the second begins, the first is drawn.
         script = (
@@ -68,6 +68,11 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def wait_for(self, script: str) -> None:
+        """Return when a script says something true."""
+        look = f"const look = () => ({script}) ? done() : setTimeout(look, 20); look()"
+        self.evaluate(f"new Promise(done => {{ {look} }})")
 
     def screenshot(self, path: Path, *, whole: bool = False) -> None:
         data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]

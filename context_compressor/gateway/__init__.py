@@ -1,0 +1,1 @@
+"""A gateway: any agent gets views by its base URL."""

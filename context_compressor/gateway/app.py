@@ -1,0 +1,421 @@
+"""The gateway: requests of agents become requests with views; all else passes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from context_compressor.errors import ContextCompressorError
+from context_compressor.events import CompressionEvent
+from context_compressor.gateway.apis import APIS, Api
+from context_compressor.gateway.backend import Backend
+from context_compressor.gateway.identity import Identity, identity_of
+from context_compressor.gateway.journal import Journal
+from context_compressor.gateway.metrics import Metrics
+from context_compressor.gateway.pages import Pages
+from context_compressor.gateway.turns import Turns
+from context_compressor.gateway.upstream import (
+    EventStream,
+    Headers,
+    Refused,
+    Unreachable,
+    Upstream,
+    as_json,
+    passed_on,
+)
+from context_compressor.integrations.asked import Own, as_summarizer
+from context_compressor.integrations.clients.talk import Compression, Sender, Talk
+from context_compressor.integrations.clients.wire import Heard
+from context_compressor.integrations.request import Request as Sending
+from context_compressor.memory.leases import EventLease
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""What a request may hold: long conversations, images included."""
+TOLD = "x-context-compressor"
+"""The header of an answer that says what was done with its request: `view`, or why it passed unchanged."""
+_IDENTITY = "context_compressor_identity"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a gateway goes by.
+
+    Args:
+        options: what `Conversations` takes: `max_total_tokens` and other fields, `summarizer`, `tools`.
+        token: with which contents are read elsewhere than on this machine; None: nowhere else.
+        max_body_bytes: what a request may hold.
+        most_requests: requests at a time; one more is told to come again.
+        wait_seconds: for how long such a request waits first.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    token: str | None = None
+    max_body_bytes: int = MAX_BODY_BYTES
+    most_requests: int = 512
+    wait_seconds: float = 5.0
+
+
+class TooLarge(Exception):
+    """A request that holds more than it may."""
+
+
+class Gateway:
+    """Requests come in, go on with views, and are answered as the upstream answers.
+
+    Args:
+        upstream: where they go.
+        settings: what views are made by.
+        backend: where states and texts are kept.
+    """
+
+    def __init__(
+        self, upstream: Upstream, settings: Settings | None = None, backend: Backend | None = None
+    ) -> None:
+        self.upstream = upstream
+        self.settings = settings or Settings()
+        self.backend = backend or Backend()
+        self.turns = Turns(self.backend.leases)
+        self.journal = Journal(self.backend.journal)
+        self.metrics = Metrics()
+        own = {
+            "store": self.backend.store,
+            "states": self.backend.states,
+            "key": lambda seen: seen[_IDENTITY],
+        }
+        options = {**own, **self.settings.options}
+        options["summarizer"] = as_summarizer(options.get("summarizer"), (), _asked, has_own=True)
+        self.compressions = {
+            api.path: Compression(api.make_wire(), on_event=self._on_event, **options) for api in APIS
+        }
+        self._slots = asyncio.Semaphore(self.settings.most_requests)
+
+    def app(self) -> Starlette:
+        """Return the application, for any ASGI server."""
+        pages = Pages(self.journal, self.backend.store, self.metrics, self.settings.token)
+        routes = [
+            *pages.routes(),
+            *(Route(api.path, self._served(api), methods=["POST"]) for api in APIS),
+            Route(
+                "/{path:path}",
+                self._pass,
+                methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
+            ),
+        ]
+
+        @asynccontextmanager
+        async def life(_: Starlette) -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                await self.upstream.aclose()
+                await self.backend.aclose()
+
+        return Starlette(routes=routes, lifespan=life)
+
+    def _on_event(self, event: CompressionEvent) -> None:
+        self.metrics.note_event(event)
+        self.journal.note_event(event)
+
+    # Requests
+
+    async def _pass(self, request: Request) -> Response:
+        """Send a request on as it is, and its answer back."""
+        return await self._passed(request, request.stream(), None)
+
+    async def _passed(
+        self, request: Request, content: Any, why: str | None, api: Api | None = None
+    ) -> Response:
+        headers = passed_on(request.headers.items())
+        try:
+            answer = await self.upstream.open(
+                request.method, request.url.path, request.url.query, headers, content
+            )
+        except Unreachable as error:
+            return _failed(api or APIS[0], error.status_code, str(error))
+
+        told = [] if why is None else [(TOLD, f"passed; {why}")]
+        return _Streamed(
+            answer.aiter_raw(),
+            answer.status_code,
+            [*passed_on(answer.headers.multi_items()), *told],
+            answer.aclose,
+        )
+
+    def _served(self, api: Api) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            self.metrics.opened(1)
+            try:
+                response = await limited(request)
+            except BaseException:
+                self.metrics.opened(-1)
+                raise
+            self.metrics.note_answer(api.path, response.status_code)
+            self.metrics.note_done(api.path, response.headers.get(TOLD, "refused").partition(";")[0])
+            if isinstance(response, _Streamed):
+                response.finally_do(lambda: self.metrics.opened(-1))
+            else:
+                self.metrics.opened(-1)
+            return response
+
+        async def limited(request: Request) -> Response:
+            try:
+                async with asyncio.timeout(self.settings.wait_seconds):
+                    await self._slots.acquire()
+            except TimeoutError:
+                full = _failed(api, 503, "the gateway has as many requests as it may; try again")
+                full.headers["retry-after"] = "1"
+                return full
+            response = None
+            try:
+                response = await self._serve(api, request)
+            finally:
+                if not isinstance(response, _Streamed):
+                    self._slots.release()
+            if isinstance(response, _Streamed):
+                response.finally_do(self._slots.release)
+            return response
+
+        return serve
+
+    async def _serve(self, api: Api, request: Request) -> Response:
+        try:
+            content = await self._body(request)
+        except TooLarge:
+            return _failed(api, 413, f"the request holds more than {self.settings.max_body_bytes:,} bytes")
+        try:
+            body = json.loads(content)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            return await self._passed(request, content, "the body is no JSON object", api)
+        asked = _Asked(self, api, request, body)
+        try:
+            if not asked.begin():
+                return await self._passed(request, content, "no list that a view can be made of", api)
+            return await asked.answered()
+        except Refused as error:
+            response = Response(error.content, error.status_code)
+            response.raw_headers = _raw(
+                [*error.headers, ("content-length", str(len(error.content))), (TOLD, "view")]
+            )
+            if not any(name == "content-type" for name, _ in error.headers):
+                response.headers["content-type"] = "application/json"
+            return response
+        except Unreachable as error:
+            return _failed(api, error.status_code, str(error))
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception as error:
+            # The agent is not to stand still for a fault of the memory's.
+            why = str(error) if isinstance(error, ContextCompressorError) else type(error).__name__
+            logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=True)
+            return await self._passed(request, content, _header(why), api)
+
+    async def _body(self, request: Request) -> bytes:
+        pieces, size = [], 0
+        async for piece in request.stream():
+            size += len(piece)
+            if size > self.settings.max_body_bytes:
+                raise TooLarge
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
+def _asked(_: object) -> Any:
+    raise AssertionError("no model has a class of its own here")
+
+
+class _Asked:
+    """One request, until it is answered; to a `Sender` it is the `Talk` that it holds, in its turn."""
+
+    def __init__(self, gateway: Gateway, api: Api, request: Request, body: dict[str, Any]) -> None:
+        self._gateway, self._api, self._request, self._body = gateway, api, request, body
+        self._compression = gateway.compressions[api.path]
+        self._streams = bool(body.get("stream"))
+        self._headers = passed_on(request.headers.items(), "content-length")
+        self._came: Headers = []
+        """Headers of the newest answer."""
+        self._identity: Identity
+        self._talk: Talk
+        self._said: list[Any] = []
+        self._sent: list[Any] = []
+        """The last view."""
+        self._lease: EventLease | None = None
+
+    def begin(self) -> bool:
+        """Tell whether a view can be made of the request; else it passes."""
+        wire, conversations = self._compression.wire, self._compression.conversations
+        said = wire.said(self._body)
+        if not said:
+            return False
+        self._said = said
+        self._identity = identity_of(
+            self._api.path,
+            dict(self._request.headers),
+            self._body,
+            said,
+            wire.system(self._body),
+            conversations.form,
+        )
+        beside = {_IDENTITY: self._identity.name}
+        talk = self._compression.begin(self._body, beside=beside, streams=self._streams)
+        if talk is not None:
+            self._talk = talk
+        return talk is not None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._talk, name)
+
+    async def view(self, own: Own | None = None) -> Sending:
+        """Return what is to be sent now."""
+        gateway, name, began = self._gateway, self._identity.name, time.monotonic()
+        async with gateway.turns.of(name) as self._lease:
+            sending = await self._talk.view(own)
+        gateway.metrics.note_taken_over(self._lease.taken_over)
+        stats = self._compression.conversations.stats(name)
+        gateway.metrics.note_view(self._api.path, time.monotonic() - began, stats)
+        return sending
+
+    async def take(self, heard: Heard, *, was_streamed: bool = False) -> bool:
+        """Take note of a reply; tell whether it is to be asked again."""
+        goes_on = await self._talk.take(heard, was_streamed=was_streamed)
+        usage = heard.prompt_tokens if isinstance(heard.prompt_tokens, int) else 0
+        stats = self._compression.conversations.stats(self._identity.name)
+        model = str(self._body.get("model"))
+        await self._gateway.journal.note_request(
+            self._identity, self._api.path, model, self._said, self._sent, stats, usage
+        )
+        return goes_on
+
+    async def _send(self, sent: dict[str, Any]) -> Any:
+        self._sent = self._compression.wire.said(sent) or []
+        path, query = self._request.url.path, self._request.url.query
+        if sent.get("stream"):
+            stream = await self._gateway.upstream.stream(path, query, self._headers, sent)
+            self._came = stream.headers
+            return stream
+        said, self._came = await self._gateway.upstream.ask(path, query, self._headers, sent)
+        return said
+
+    async def _send_apart(self, sent: dict[str, Any]) -> Any:
+        """Send a request of the library's own, for notes."""
+        if self._lease is not None:
+            await self._lease.begin(self._identity.name)
+        path, query = self._request.url.path, self._request.url.query
+        said, _ = await self._gateway.upstream.ask(path, query, self._headers, sent)
+        return said
+
+    async def answered(self) -> Response:
+        """Return the answer."""
+        sender, talk = Sender(self._send, self._send_apart, is_blocking=False), cast(Talk, self)
+        if self._streams:
+            stream = await _unless_gone(self._request, sender.begin(talk))
+            kind = ("content-type", "text/event-stream; charset=utf-8")
+            headers = [*self._came, kind, (TOLD, "view")]
+            return _Streamed(self._written(talk, sender, stream), 200, headers, stream.close)
+        reply = await _unless_gone(self._request, sender.ask(talk))
+        response = Response(as_json(reply), media_type="application/json")
+        response.raw_headers = [*response.raw_headers, *_raw([*self._came, (TOLD, "view")])]
+        return response
+
+    async def _written(self, talk: Talk, sender: Sender, first: EventStream) -> AsyncIterator[bytes]:
+        api, current = self._api, first
+
+        def opened(stream: EventStream) -> None:
+            nonlocal current
+            current = stream
+
+        events: Any = sender.events(talk, first, opened)
+        try:
+            async for event in events:
+                yield api.written(event)
+            if current.is_ended:
+                yield api.ends_with
+        except Refused as error:
+            yield api.error_event(json.loads(error.content))
+        except Unreachable as error:
+            yield api.error_event(api.error(error.status_code, str(error)))
+        except Exception:
+            logger.exception("%s: a stream broke off", api.path)
+            yield api.error_event(api.error(500, "the gateway failed in the middle of a stream; ask again"))
+        finally:
+            await events.aclose()
+            await current.close()
+
+
+async def _unless_gone(request: Request, work: Any) -> Any:
+    """Do some work until it is done, or cancel it when the client goes away.
+
+    Raises:
+        ClientDisconnect: it did.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientDisconnect
+    finally:
+        for one in (task, gone):
+            if not one.done():
+                one.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await one
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class _Streamed(StreamingResponse):
+    """A streamed answer that gives back what it holds, however it ends, if it never began to."""
+
+    def __init__(
+        self, body: AsyncIterator[bytes], status: int, headers: Headers, close: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(body, status)
+        self.raw_headers = _raw(headers)
+        self._close = close
+        self._then: list[Callable[[], object]] = []
+
+    def finally_do(self, what: Callable[[], object]) -> None:
+        """Do this as well when it has ended."""
+        self._then.append(what)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            for do in self._then:
+                do()
+            with suppress(Exception):
+                await asyncio.shield(self._close())
+
+
+def _failed(api: Api, status: int, message: str) -> JSONResponse:
+    return JSONResponse(api.error(status, message), status)
+
+
+def _header(text: str) -> str:
+    """Return a text that a header can hold."""
+    return " ".join(text.encode("ascii", "replace").decode().split())[:200]
+
+
+def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]

@@ -1,0 +1,102 @@
+"""Whose conversation a request belongs to: told by the key it came with, headers, and its own beginning."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from context_compressor.integrations.lists import beginning_of
+from context_compressor.messages.forms import Form
+
+_KEYS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+"""Headers with the caller's key."""
+_NAMES = ("x-conversation", "x-session-id", "x-session-affinity")
+"""Headers that name a conversation: everybody's, and opencode's."""
+_TURN = "x-codex-turn-metadata"
+"""Codex's, JSON with a session's id."""
+_NUMBER = re.compile(r"\d+")
+
+
+class Identity(NamedTuple):
+    """What tells a conversation from others."""
+
+    name: str
+    """A hash of all that tells it, the caller's key among them: nobody else's request has it."""
+    owner: str
+    """A hash of the caller's key."""
+    said: str | None
+    """How the request itself names the conversation, if it does."""
+
+
+def hash_of(*parts: str) -> str:
+    """Return 32 hex digits that stand for some texts."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def owner_of(headers: Mapping[str, str]) -> str:
+    """Return what stands for a caller: a hash of his key. Callers without one are one."""
+    return hash_of(*(headers.get(name, "") for name in _KEYS))
+
+
+def identity_of(
+    api: str,
+    headers: Mapping[str, str],
+    request: Mapping[str, Any],
+    said: Sequence[Any],
+    system: Any,
+    form: Form,
+) -> Identity:
+    """Return whose conversation a request belongs to.
+
+    Its name holds the caller's key, and what the request says of itself: a header, `prompt_cache_key`,
+    Anthropic's `metadata.user_id`. It holds the instructions, numbers in them aside, such as a clock's: a
+    client may ask for a title under the name of a session. Where nothing names the conversation its first
+    message does. Which list goes on with which is then for the lists themselves.
+
+    Args:
+        api: its path.
+        headers: of the request, by names in lower case.
+        request: its body.
+        said: its list.
+        system: what it carries beside the list.
+        form: of the list.
+    """
+    owner = owner_of(headers)
+    named = next((headers[name] for name in _NAMES if headers.get(name)), None) or _of_codex(headers)
+    named = named or _text(request.get("prompt_cache_key"))
+    user = (
+        _text((request.get("metadata") or {}).get("user_id")) if _is_dict(request.get("metadata")) else None
+    )
+    pieces = form.pieces(said)
+    begins = "" if named else beginning_of(pieces)
+    name = hash_of(api, owner, named or "", user or "", _instructions(said, system), begins)
+    return Identity(name, owner, named or user)
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _of_codex(headers: Mapping[str, str]) -> str | None:
+    told: Any = None
+    with suppress(ValueError):
+        told = json.loads(headers.get(_TURN, ""))
+    return _text(told.get("session_id")) if isinstance(told, dict) else None
+
+
+def _instructions(said: Sequence[Any], system: Any) -> str:
+    """Return what instructs the model, without numbers."""
+    leading = []
+    for one in said:
+        if not (isinstance(one, Mapping) and one.get("role") in ("system", "developer")):
+            break
+        leading.append(one.get("content"))
+    return _NUMBER.sub("", json.dumps([system, leading], ensure_ascii=False, default=str))

@@ -1,0 +1,41 @@
+"""Turns: of requests of one conversation, one at a time has its view made, in whichever worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+from context_compressor.memory.leases import EventLease, Leases, Waits
+
+
+class Turns:
+    """Give each request of a conversation its turn.
+
+    Args:
+        leases: where several workers share them; None: there is one.
+
+    Attributes:
+        taken_over: how often a model had been asked for notes by a worker that never ended, so that they may
+            have been paid for twice.
+    """
+
+    def __init__(self, leases: Leases | None = None) -> None:
+        self._leases = leases
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.taken_over = 0
+
+    @asynccontextmanager
+    async def of(self, name: str) -> AsyncIterator[EventLease]:
+        """Wait for the turn of a conversation, and keep it; gives the lease, by which costs are noted."""
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
+            lease, waits = EventLease(self._leases, name), Waits()
+            try:
+                while not await lease.take():
+                    await waits.next()
+                yield lease
+            finally:
+                self.taken_over += lease.taken_over
+                await lease.give_back()

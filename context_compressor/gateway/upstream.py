@@ -1,0 +1,261 @@
+"""What stands behind a gateway: how requests reach it, and how its answers and refusals come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from context_compressor.errors import InvalidArgumentError, shown_url
+
+Dict = dict[str, Any]
+Headers = list[tuple[str, str]]
+
+_HOP_BY_HOP = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    )
+)
+"""Headers of one connection (RFC 9110, 7.6.1)."""
+_OF_BODY = frozenset(("content-length", "content-encoding", "accept-encoding", "content-type"))
+"""Headers of a body that is written anew."""
+
+
+def passed_on(headers: Iterable[tuple[str, str]], *less: str) -> Headers:
+    """Return the headers that go on to the other side, in their order.
+
+    Args:
+        headers: as they came.
+        less: further names, in lower case, that do not.
+    """
+    kept = [(name.lower(), value) for name, value in headers]
+    named = {
+        part.strip().lower() for name, value in kept if name == "connection" for part in value.split(",")
+    }
+    gone = _HOP_BY_HOP | named | {"host", *less}
+    return [(name, value) for name, value in kept if name not in gone]
+
+
+def as_json(value: Any) -> bytes:
+    """Return JSON as it is sent; half a surrogate pair goes as it came, as an escape."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+class Refused(Exception):
+    """An answer of the upstream's that is no reply, or an error within its stream.
+
+    It has the fields by which errors of the providers' SDKs are read (`is_overflow`, `limit_in`).
+
+    Attributes:
+        status_code: of HTTP; 200 for an error within a stream.
+        content: the body, or the stream's event, as it came.
+        body: what it says of the error, where it is JSON.
+    """
+
+    def __init__(self, status_code: int, content: bytes, headers: Headers) -> None:
+        said: Any = None
+        with suppress(ValueError):
+            said = json.loads(content)
+        inner = said.get("error", said) if isinstance(said, dict) else said
+        self.status_code, self.content, self.headers = status_code, content, headers
+        self.body = inner
+        fields = inner if isinstance(inner, dict) else {}
+        self.code, self.param = fields.get("code"), fields.get("param")
+        self.message = str(fields.get("message") or inner or content[:2_000].decode(errors="replace"))
+        super().__init__(f"HTTP {status_code}: {self.message}")
+
+
+class Unreachable(Exception):
+    """The upstream did not answer.
+
+    Attributes:
+        status_code: what the gateway answers: 504 where it took too long, else 502.
+    """
+
+    def __init__(self, error: httpx.HTTPError) -> None:
+        is_late = isinstance(error, httpx.TimeoutException)
+        self.status_code = 504 if is_late else 502
+        super().__init__(
+            f"the upstream {'did not answer in time' if is_late else 'cannot be reached'}: {error!r}"
+        )
+
+
+class EventStream:
+    """The events of a streamed answer (server-sent events), each as what its data says.
+
+    Attributes:
+        headers: of the answer.
+        is_ended: whether a last line said so, as it does for chat completions.
+    """
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self.is_ended = False
+        self.headers = passed_on(response.headers.multi_items(), *_OF_BODY)
+        self._events = self._read()
+
+    async def _read(self) -> AsyncIterator[Dict]:
+        data: list[str] = []
+        try:
+            async for line in self._response.aiter_lines():
+                if line.startswith("data:"):
+                    data.append(line[5:].removeprefix(" "))
+                elif not line and data:
+                    text, data = "\n".join(data), []
+                    if text == "[DONE]":
+                        self.is_ended = True
+                        continue
+                    said = _event(text)
+                    if said.get("type") == "error" or (said.get("error") and "type" not in said):
+                        raise Refused(200, text.encode(), [])
+                    yield said
+        except httpx.HTTPError as error:
+            raise Unreachable(error) from error
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Dict:
+        return await anext(self._events)
+
+    async def close(self) -> None:
+        """End the request."""
+        await self._response.aclose()
+
+
+def _event(text: str) -> Dict:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise Refused(
+            200,
+            json.dumps({"error": {"message": f"the upstream streamed no JSON object: {text:.200}"}}).encode(),
+            [],
+        )
+    return said
+
+
+class Upstream:
+    """A provider's API, or what speaks like one, by its base URL.
+
+    Args:
+        url: as a client would be given it: "https://api.openai.com/v1", "https://api.anthropic.com".
+        connect_seconds: for how long a connection may take.
+        read_seconds: for how long it may say nothing.
+        most: connections at a time.
+        transport: in place of the network, for tests.
+
+    Raises:
+        InvalidArgumentError: the URL is none of HTTP.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connect_seconds: float = 10.0,
+        read_seconds: float = 600.0,
+        most: int = 1_000,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise InvalidArgumentError(
+                f"upstream: expected a base URL such as 'https://api.openai.com/v1', got {shown_url(url)!r}"
+            )
+        self.url = url.rstrip("/")
+        self._has_path = bool(parts.path.strip("/"))
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(read_seconds, connect=connect_seconds),
+            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
+            transport=transport,
+            follow_redirects=False,
+        )
+
+    def url_of(self, path: str) -> str:
+        """Return where a path of the gateway's is: what stands behind its /v1, where the URL has a path."""
+        return self.url + (path.removeprefix("/v1") if self._has_path else path)
+
+    async def open(
+        self, method: str, path: str, query: str, headers: Headers, content: Any
+    ) -> httpx.Response:
+        """Send a request on, and return the answer, whose body is still to be read.
+
+        Raises:
+            Unreachable: there is none.
+        """
+        url = self.url_of(path) + (f"?{query}" if query else "")
+        request = self._client.build_request(method, url, headers=headers, content=content)
+        try:
+            return await self._client.send(request, stream=True)
+        except httpx.HTTPError as error:
+            raise Unreachable(error) from error
+
+    async def ask(
+        self, path: str, query: str, headers: Headers, body: Mapping[str, Any]
+    ) -> tuple[Dict, Headers]:
+        """Send a request, and return what it was answered, with the headers.
+
+        Raises:
+            Refused: it was answered with an error.
+            Unreachable: it was not answered.
+        """
+        response = await self._post(path, query, headers, body)
+        try:
+            content = await response.aread()
+        except httpx.HTTPError as error:
+            raise Unreachable(error) from error
+        finally:
+            await response.aclose()
+        came = passed_on(response.headers.multi_items(), *_OF_BODY)
+        try:
+            said = json.loads(content)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise Refused(
+                502,
+                json.dumps({"error": {"message": "the upstream's answer is no JSON object"}}).encode(),
+                [],
+            )
+        return said, came
+
+    async def stream(self, path: str, query: str, headers: Headers, body: Mapping[str, Any]) -> EventStream:
+        """Send a request whose answer is streamed.
+
+        Raises:
+            Refused: it was answered with an error.
+            Unreachable: it was not answered.
+        """
+        return EventStream(await self._post(path, query, headers, body))
+
+    async def _post(self, path: str, query: str, headers: Headers, body: Mapping[str, Any]) -> httpx.Response:
+        sent = [
+            *((name, value) for name, value in headers if name not in _OF_BODY),
+            ("content-type", "application/json"),
+        ]
+        content = as_json(body)
+        response = await self.open("POST", path, query, sent, content)
+        if response.is_success:
+            return response
+        try:
+            refused = await response.aread()
+        except httpx.HTTPError as error:
+            raise Unreachable(error) from error
+        finally:
+            await response.aclose()
+        raise Refused(response.status_code, refused, passed_on(response.headers.multi_items(), *_OF_BODY))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
