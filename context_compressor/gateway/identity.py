@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from context_compressor.integrations.lists import beginning_of
+from context_compressor.memory.listing import Said
 from context_compressor.messages.forms import Form
 
 _KEYS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
@@ -71,8 +71,7 @@ def identity_of(
     user = (
         _text((request.get("metadata") or {}).get("user_id")) if _is_dict(request.get("metadata")) else None
     )
-    pieces = form.pieces(said)
-    begins = "" if named else beginning_of(pieces)
+    begins = "" if named else Said(said, form).beginning()
     name = hash_of(api, owner, named or "", user or "", _instructions(said, system), begins)
     return Identity(name, owner, named or user)
 
