@@ -35,7 +35,7 @@ from context_compressor.gateway.upstream import (
     as_json,
     passed_on,
 )
-from context_compressor.integrations.asked import Own, as_summarizer
+from context_compressor.integrations.asked import Own
 from context_compressor.integrations.clients.talk import Compression, Sender, Talk
 from context_compressor.integrations.clients.wire import Heard
 from context_compressor.integrations.request import Request as Sending
@@ -95,12 +95,10 @@ class Gateway:
             "store": self.backend.store,
             "states": self.backend.states,
             "key": lambda seen: seen[_IDENTITY],
+            "on_event": self._on_event,
         }
         options = {**own, **self.settings.options}
-        options["summarizer"] = as_summarizer(options.get("summarizer"), (), _asked, has_own=True)
-        self.compressions = {
-            api.path: Compression(api.make_wire(), on_event=self._on_event, **options) for api in APIS
-        }
+        self.compressions = {api.path: Compression(api.make_wire(), options, _asked) for api in APIS}
         self._slots = asyncio.Semaphore(self.settings.most_requests)
 
     def app(self) -> Starlette:
@@ -236,7 +234,7 @@ class Gateway:
 
 
 def _asked(_: object) -> Any:
-    raise AssertionError("no model has a class of its own here")
+    raise InvalidArgumentError("summarizer: expected 'own' or 'rules'")
 
 
 class _Asked:
@@ -321,25 +319,25 @@ class _Asked:
 
     async def answered(self) -> Response:
         """Return the answer."""
-        sender, talk = Sender(self._send, self._send_apart, is_blocking=False), cast(Talk, self)
+        sender = Sender(cast(Talk, self), self._send, self._send_apart, is_blocking=False)
         if self._streams:
-            stream = await _unless_gone(self._request, sender.begin(talk))
+            stream = await _unless_gone(self._request, sender.answer(lambda first, _: first))
             kind = ("content-type", "text/event-stream; charset=utf-8")
             headers = [*self._came, kind, (TOLD, "view")]
-            return _Streamed(self._written(talk, sender, stream), 200, headers, stream.close)
-        reply = await _unless_gone(self._request, sender.ask(talk))
+            return _Streamed(self._written(sender, stream), 200, headers, stream.close)
+        reply = await _unless_gone(self._request, sender.answer(None))
         response = Response(as_json(reply), media_type="application/json")
         response.raw_headers = [*response.raw_headers, *_raw([*self._came, (TOLD, "view")])]
         return response
 
-    async def _written(self, talk: Talk, sender: Sender, first: EventStream) -> AsyncIterator[bytes]:
+    async def _written(self, sender: Sender, first: EventStream) -> AsyncIterator[bytes]:
         api, current = self._api, first
 
         def opened(stream: EventStream) -> None:
             nonlocal current
             current = stream
 
-        events: Any = sender.events(talk, first, opened)
+        events: Any = sender.events(first, opened)
         try:
             async for event in events:
                 yield api.written(event)
