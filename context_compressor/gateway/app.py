@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from context_compressor.errors import ContextCompressorError
+from context_compressor.errors import ContextCompressorError, InvalidArgumentError
 from context_compressor.events import CompressionEvent
 from context_compressor.gateway.apis import APIS, Api
 from context_compressor.gateway.backend import Backend
