@@ -283,7 +283,6 @@ class _Asked:
         gateway, name, began = self._gateway, self._identity.name, time.monotonic()
         async with gateway.turns.of(name) as self._lease:
             sending = await self._talk.view(own)
-        gateway.metrics.note_taken_over(self._lease.taken_over)
         stats = self._compression.conversations.stats(name)
         gateway.metrics.note_view(self._api.path, time.monotonic() - began, stats)
         return sending
@@ -311,8 +310,8 @@ class _Asked:
 
     async def _send_apart(self, sent: dict[str, Any]) -> Any:
         """Send a request of the library's own, for notes."""
-        if self._lease is not None:
-            await self._lease.begin(self._identity.name)
+        if self._lease is not None and await self._lease.begin(self._identity.name):
+            self._gateway.metrics.note_taken_over()
         path, query = self._request.url.path, self._request.url.query
         said, _ = await self._gateway.upstream.ask(path, query, self._headers, sent)
         return said

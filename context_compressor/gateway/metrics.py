@@ -92,9 +92,9 @@ class Metrics:
         self._notes.labels("read").inc(read)
         self._notes.labels("written").inc(written)
 
-    def note_taken_over(self, number: int) -> None:
-        """Count events that others had begun."""
-        self._twice.inc(number)
+    def note_taken_over(self) -> None:
+        """Count an event that another worker had begun."""
+        self._twice.inc()
 
     def opened(self, number: int) -> None:
         """Note that so many more requests are under way."""

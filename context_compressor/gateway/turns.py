@@ -15,16 +15,11 @@ class Turns:
 
     Args:
         leases: where several workers share them; None: there is one.
-
-    Attributes:
-        taken_over: how often a model had been asked for notes by a worker that never ended, so that they may
-            have been paid for twice.
     """
 
     def __init__(self, leases: Leases | None = None) -> None:
         self._leases = leases
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.taken_over = 0
 
     @asynccontextmanager
     async def of(self, name: str) -> AsyncIterator[EventLease]:
@@ -37,5 +32,4 @@ class Turns:
                     await waits.next()
                 yield lease
             finally:
-                self.taken_over += lease.taken_over
                 await lease.give_back()
