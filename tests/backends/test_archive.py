@@ -174,7 +174,7 @@ async def test_whatever_is_changed_or_cut_is_refused(
 ) -> None:
     whole = data_of(path)
     draw = random.Random(5)
-    for _ in range(60):
+    for _ in range(25):
         at = draw.randrange(len(whole))
         put(path, whole[:at])
         with pytest.raises(ArchiveError, match=r"chat\.jsonl"):

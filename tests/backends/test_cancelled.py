@@ -16,7 +16,7 @@ from context_compressor import Msg, RedisMemory, SQLAlchemyMemory
 from context_compressor.backends.sql.engines import dispose, engine_for
 from tests.backends.kept import url_of
 
-MOMENTS = sorted({int(1.4**power) for power in range(24)})
+MOMENTS = sorted({int(1.7**power) for power in range(15)})
 """Steps of the loop after which somebody is cancelled; a write takes fewer."""
 Opened = Callable[[], Any]
 

@@ -154,13 +154,6 @@ def test_totals_are_sums_over_sessions(cli, tmp_path, recorded):
         assert report["total"][key] == sum(session[key] for session in report["sessions"])
 
 
-def test_quiet_says_nothing(cli, session_file):
-    ran = cli("compress", "chat.json", "--budget", BUDGET, "--quiet")
-
-    assert ran.err == ""
-    assert json.loads(ran.out)
-
-
 def test_quiet_still_tells_of_a_model_that_failed(cli, session_file, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -228,15 +221,6 @@ def test_a_given_namespace_is_used_and_numbered_for_several(cli, session_file, t
     assert namespaces(tmp_path) == ["mine", "mine-1", "mine-2"]
 
 
-def test_a_second_run_takes_nothing_away_from_the_first(cli, session_file, tmp_path):
-    first = json.loads(cli("compress", "chat.json", "--budget", BUDGET, "--namespace", "n", "--json").err)
-    cli("compress", "chat.json", "--budget", BUDGET // 2, "--namespace", "n")
-    cli("compress", "chat.json", "--budget", 200, "--namespace", "n")  # fails half-way
-
-    for ref in first["sessions"][0]["refs"]:
-        assert cli("read", ref, "--namespace", "n").code == 0
-
-
 def waiting(*ids, results=()):
     """Return a session whose last calls are not all answered yet."""
     calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
@@ -302,15 +286,6 @@ def test_repairs_are_named(cli, tmp_path):
     assert "note: chat.json: message 1: repaired in the view" in ran.err
 
 
-def test_many_sessions_are_counted_even_where_the_table_ends(cli, tmp_path):
-    (tmp_path / "f.jsonl").write_text('[{"role": "user", "content": "hi"}]\n' * 60)
-
-    ran = cli("compress", "f.jsonl")
-
-    assert "20 more are counted in the total" in ran.err
-    assert "60 sessions" in ran.err
-
-
 def test_a_terminal_shows_progress_and_gets_its_cursor_back(tmp_path, session_file):
     leader, follower = pty.openpty()
     process = subprocess.Popen(
@@ -331,14 +306,6 @@ def test_a_terminal_shows_progress_and_gets_its_cursor_back(tmp_path, session_fi
     assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")
 
 
-def test_calls_under_one_id_at_the_end_are_each_answered(cli, tmp_path):
-    (tmp_path / "chat.json").write_text(json.dumps(waiting("a", "a")))
-    written = json.loads(cli("compress", "chat.json", "-q").out)
-    calls = [call["id"] for call in written[1]["tool_calls"]]
-    assert calls == [message["tool_call_id"] for message in written[2:]]
-    assert len(set(calls)) == 2
-
-
 def test_thoughts_alone_are_stored_before_they_leave_and_told(cli, tmp_path):
     alone = {"role": "assistant", "content": None, "reasoning_content": "Port 8080 stands in app.yaml."}
     messages = [{"role": "user", "content": "Which port?"}, alone, {"role": "assistant", "content": "8080."}]
@@ -357,22 +324,3 @@ def test_thoughts_alone_are_stored_before_they_leave_and_told(cli, tmp_path):
     ran = cli("compress", "alone.json")
     assert (ran.code, ran.out) == (2, "")
     assert "alone.json: none of its 1 messages can be sent: thoughts alone" in ran.err
-
-
-@pytest.mark.parametrize(("budget", "saved"), [(2000, "nothing"), (900, "-")])
-def test_what_grew_saved_nothing_and_a_small_budget_tells_of_no_saving(cli, tmp_path, budget, saved):
-    messages = [
-        {"role": "tool", "tool_call_id": "c0", "content": "hi"},
-        {"role": "assistant", "content": "At six."},
-    ]
-    (tmp_path / "chat.json").write_text(json.dumps(messages))
-
-    ran = cli("compress", "chat.json", "--budget", budget, "-o", "out.json")
-
-    assert ran.code == 0
-    assert f" {saved} " in ran.err
-    assert "%" not in ran.err
-    assert "note: chat.json: message 0: repaired in the view: result without an open call" in ran.err
-    assert json.loads((tmp_path / "out.json").read_text())[0]["content"].startswith(
-        "[Result of a tool, which"
-    )

@@ -215,20 +215,6 @@ def test_a_session_whose_answers_stay_malformed_is_not_examined(examine, folder:
     assert not (folder / "cache" / "probes.jsonl").exists()
 
 
-def test_others_are_examined_all_the_same(examine, folder: Path) -> None:
-    """One session fails, the longest; the shorter one is reported."""
-    (folder / "longer.json").write_text(json.dumps(session(50)))
-    good = Model()
-
-    def model(messages: list[dict]) -> str:
-        return "no" if "src/file_49.py" in messages[1]["content"] else good(messages)
-
-    ran = examine(model, "chat.json", "longer.json", "--yes")
-    assert ran.code == 0
-    assert "not examined: longer.json" in ran.err
-    assert "Budget 3,000 tokens: 1 session" in ran.out
-
-
 def test_a_server_that_refuses_is_named_without_the_key(examine) -> None:
     model = lambda _messages: status(401, "wrong key: sk-of-a-test")  # noqa: E731
     ran = examine(model, "chat.json", "--yes")
@@ -296,23 +282,6 @@ def test_the_longest_can_be_chosen_and_the_writers_window_set(examine, folder: P
     assert session(40)[at]["role"] == "assistant"
     assert 5 < at < 40
     assert "src/file_39.py" not in model.asked["writer"][0][1]["content"]
-
-
-def test_half_a_surrogate_pair_does_not_stop_it(examine, folder: Path) -> None:
-    """What no server can be sent is replaced."""
-    (folder / "odd.json").write_text(json.dumps(session(40, "odd \ud800 text")))
-    assert examine(Model(), "odd.json", "--yes", "--quiet").code == 0
-
-
-def test_what_a_model_thinks_aloud_is_no_part_of_its_answer(examine) -> None:
-    """Not even where it thinks in JSON."""
-    inner = Model()
-
-    def model(messages: list[dict]) -> Reply:
-        return answer(f"<think>{{}} or {{1}}</think>\n{inner(messages)}")
-
-    assert examine(model, "chat.json", "--yes", "-q").code == 0
-    assert len(inner.asked["writer"]) == 1
 
 
 def test_a_reader_with_tools_finds_what_left_the_view(examine, folder: Path) -> None:

@@ -95,12 +95,6 @@ def test_a_directory_comes_back_a_session_per_line(cli, tmp_path):
     assert "skipped: chats: 1 file is no transcript: notes.md\n" in ran.err
 
 
-def test_what_a_reader_left_out_is_noted(cli):
-    ran = cli("compress", SAMPLES / "agentscope1_session.json")
-
-    assert "the summary is left out" in ran.err
-
-
 def test_what_a_gzipped_file_unpacks_to_can_be_bounded(cli, tmp_path):
     (tmp_path / "f.json.gz").write_bytes(gzip.compress(f"[{HI}]".encode()))
 
@@ -131,14 +125,6 @@ def test_notes_announce_only_what_was_done(cli, tmp_path):
     notes = [line for line in cli("compress", "lost.json").err.splitlines() if line.startswith("note: ")]
     (note,) = notes
     assert note.startswith("note: lost.json: message 3: repaired in the view: a call without result")
-
-
-def test_tables_call_a_session_by_the_name_of_its_file_alone(cli, tmp_path):
-    (tmp_path / "a" / "long" / "way").mkdir(parents=True)
-    path = tmp_path / "a" / "long" / "way" / "chat.json"
-    path.write_text(f"[{HI}]")
-
-    assert str(tmp_path) not in cli("compress", path).err
 
 
 def test_a_file_of_which_most_is_foreign_is_refused_and_nothing_is_written(cli, tmp_path):

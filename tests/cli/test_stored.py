@@ -115,22 +115,6 @@ def test_grep_ignores_case_and_shows_context(cli, refs):
     )
 
 
-def test_grep_parts_blocks_of_context(cli, refs):
-    ref = refs["poem_ref"]
-
-    assert cli("grep", "red|end", "-C", 1, "--store", "store", "--ref", ref).out == (
-        f"{ref}:1:roses are red\n{ref}-2-violets are blue\n--\n{ref}-4-and so on\n{ref}:5:end\n"
-    )
-
-
-def test_grep_names_a_text_once_that_stands_in_two_namespaces(cli, refs):
-    assert cli("grep", "both", "--store", "store").out == f"{refs['shared_ref']}:1:stands in both\n"
-
-
-def test_grep_does_not_match_behind_the_last_line(cli, refs):
-    assert cli("grep", "^", "--store", "store", "--ref", refs["shared_ref"]).out.count("\n") == 1
-
-
 def test_grep_without_a_match_ends_with_1_and_says_nothing(cli, refs):
     ran = cli("grep", "nothing like it", "--store", "store")
 

@@ -60,17 +60,6 @@ def test_one_long_line_is_cut_between_characters() -> None:
     assert COUNTER.count_text(shown) <= 300
 
 
-def test_errors_that_repeat_are_shown_once() -> None:
-    lines = [*LINES[:200], *["E: connection refused by db-1"] * 500, *LINES[200:400]]
-    assert shorten("\n".join(lines), 300, COUNTER).count("connection refused by db-1") == 1
-
-
-def test_the_messages_themselves_stay_as_they_are() -> None:
-    messages = from_openai(SAID)
-    abridge(messages, COUNTER)
-    assert [msg.content for msg in messages] == [msg.content for msg in from_openai(SAID)]
-
-
 @given(st.text(alphabet="ab 1\n错误error", max_size=3_000), st.integers(20, 200))
 def test_what_is_shown_stands_in_the_text_or_is_a_mark_and_is_no_longer(text: str, room: int) -> None:
     shown = shorten(text, room, COUNTER)

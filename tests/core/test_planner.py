@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,13 +12,11 @@ from hypothesis import strategies as st
 
 from context_compressor import CompressionConfig, from_openai
 from context_compressor.core.decide import Plan, Situation, plan
-from context_compressor.core.edits import ItemKey, SegmentEdit, StubEdit
-from context_compressor.core.items import ViewItem, with_stubs
+from context_compressor.core.edits import ItemKey, SegmentEdit
+from context_compressor.core.items import ViewItem
 from context_compressor.core.units import Marks, Unit, classify
-from context_compressor.messages.parts import other_parts
-from context_compressor.tokens.counter import measure
 from tests.core.support import COSTS, items_of, leaving
-from tests.memory.scripted import COUNTER, assistant, call, exchange, result, system, text, turns, user
+from tests.memory.scripted import assistant, call, exchange, result, system, text, turns, user
 from tests.support.strategies import chat_histories
 
 
@@ -37,11 +34,6 @@ def stubbed(found: Plan | None) -> list[str]:
 
 LARGE = [user("go"), *exchange("a", 60), *exchange("b", 70), *turns(1)]
 """Two results of some 900 and 1,050 tokens, then four recent messages."""
-
-
-def test_within_budget_there_is_nothing_to_do() -> None:
-    assert planned(LARGE, 8_000) is None
-    assert planned([], 8_000) is None
 
 
 def test_compacting_comes_first_and_is_enough_where_it_reaches_the_target() -> None:
@@ -204,13 +196,6 @@ def test_it_brings_no_summary_in_a_session_that_has_none() -> None:
     assert leaving(found) == []
 
 
-def test_one_above_the_limit_is_compacted_however_little_its_stub_saves() -> None:
-    said = [user("go"), call("a"), result("a", text("an-hour-ago", 2))]
-    (tokens,) = [tokens for item in items_of(said)[2:] for _, tokens in item.texts()]
-    assert COSTS.stub < tokens < COSTS.stub * 4 / 3
-    assert stubbed(planned(said, fresh={ItemKey("2")}, arrival_ratio=0.01)) == ["2"]
-
-
 def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
     def shown(lines: int, results: int = 1, **config: Any) -> list[int]:
         ids = [f"r{n}" for n in range(results)]
@@ -224,28 +209,6 @@ def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
     assert shown(700, preview_tokens=0) == [0]
     assert shown(700, results=8) == [4_000 // 8] * 8, "together they show what one may that enters whole"
     assert shown(700, results=40) == [200] * 40
-
-
-def test_a_segment_is_planned_only_where_it_gains() -> None:
-    assert (
-        leaving(planned([user("go"), *[user(f"u{n}") for n in range(3)]], manual=True, keep_recent_count=0))
-        == []
-    )
-
-
-RECENT = {str(n) for n in range(5, 15)}
-"""The keys of the last ten messages of `after_segment`: five exchanges of some 310 tokens."""
-
-
-def after_segment(segment: bool = True, **values: Any) -> Plan | None:
-    """Plan for a segment, two exchanges, and five more, which fit the budget."""
-    items = items_of([user("earlier"), *(message for n in range(7) for message in exchange(f"e{n}", 20))])
-    if segment:
-        items[0] = replace(items[0], kind="segment")
-    tokens = sum(item.tokens for item in items)
-    situation = {key: values.pop(key) for key in ("manual", "growth_tokens") if key in values}
-    config = CompressionConfig(**{"max_total_tokens": tokens - 1, **values})
-    return plan(items, Situation(config, COSTS, **situation))
 
 
 def test_what_the_user_said_last_stays() -> None:
@@ -288,35 +251,6 @@ def test_a_plan_makes_the_view_smaller_and_names_only_what_is_there(
     assert all(stub.item in keys for stub in found.stubs)
 
 
-@pytest.mark.parametrize("threshold", [None, 200])
-def test_a_group_too_small_for_a_summary_leaves_where_the_budget_asks(threshold: int | None) -> None:
-    items = items_of([user(" ".join(["word"] * count)) for count in (40, 11, 26, 25)])
-    items[0] = replace(items[0], kind="segment")
-    budget = sum(item.tokens for item in items) - 2
-    config = CompressionConfig(max_total_tokens=budget, group_token_threshold=threshold)
-    found = plan(items, Situation(config, COSTS))
-    assert found is not None
-    assert found.projected_tokens <= budget
-
-
-@pytest.mark.parametrize("beside", [turns(1, lines=12), turns(2, lines=20)], ids=len)
-def test_an_argument_reckoned_above_what_its_message_still_costs_is_no_obstacle(
-    beside: list[dict[str, Any]],
-) -> None:
-    """Each is reckoned by its characters, as dense as the others: a dense one may have left already."""
-    said = {"dense": "龘" * 1_500, "light": "the " * 430}
-    asked = call("a", arguments=json.dumps(said, ensure_ascii=False))
-    items = items_of([user("go"), asked, result("a", "ok"), *beside])
-    dense = other_parts(items[1].source)[0]
-    stub = StubEdit(items[1].key, dense.path, "ctx://0123456789abcdef", "[offloaded]", 4)
-    items[1] = with_stubs(items[1], {dense.path: stub}, lambda msg: measure(COUNTER, msg))
-    items[0] = replace(items[0], kind="segment")
-    config = CompressionConfig(max_total_tokens=1_000, group_token_threshold=1_500)
-    found = plan(items, Situation(config, COSTS))
-    assert found is not None
-    assert 0 < found.projected_tokens <= 1_000
-
-
 # When an event comes, and what leaves
 
 
@@ -328,15 +262,6 @@ def test_the_oldest_exchanges_leave_until_the_view_stands_at_its_target() -> Non
     left = leaving(found)
     assert left == [str(n) for n in range(1, len(left) + 1)]
     assert 0.4 * tokens < found.projected_tokens <= 0.5 * tokens
-
-
-@pytest.mark.parametrize("ratio", [0.3, 0.5, 0.7])
-def test_more_stays_where_the_target_is_higher(ratio: float) -> None:
-    said = [user("go"), *turns(40)]
-    budget = sum(item.tokens for item in items_of(said)) - 1
-    found = planned(said, budget, target_ratio=ratio)
-    assert found is not None
-    assert (ratio - 0.1) * budget < found.projected_tokens <= ratio * budget
 
 
 def test_recent_exchanges_leave_for_the_target_unless_somebody_set_how_many_stay() -> None:

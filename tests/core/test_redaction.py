@@ -66,12 +66,6 @@ def test_arguments_are_redacted_in_every_form_that_is_read(redact: Redact, as_te
     assert "hunter2" in str(msg.to_dict())
 
 
-def test_arguments_without_anything_to_redact_stay_as_received() -> None:
-    raw = '{ "path":"a.py",\n"n": 1.0 }'
-    (msg,) = from_openai([call("c1", arguments=raw)])
-    assert raw in render_transcript([shown_message(msg, {}, {}, lambda text: text)]).text
-
-
 def test_arguments_that_are_no_object_are_redacted_once() -> None:
     (msg,) = from_openai([call("c1", arguments="SECRET, no JSON")])
     shown = shown_message(msg, {}, {}, lambda text: text.replace("SECRET", "[SECRETIVE]"))

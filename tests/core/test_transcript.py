@@ -64,11 +64,6 @@ def test_images_stand_by_their_ref_and_are_stored_whole() -> None:
         assert "iVBORw0KGgoiVBORw0KGgo" not in transcript.text
 
 
-def test_the_same_image_is_stored_once() -> None:
-    part = {"type": "image_url", "image_url": {"url": PNG}}
-    assert rendered(from_openai([user([part, part])] * 2)).media == (PNG,)  # type: ignore[arg-type]
-
-
 def test_links_and_tiny_images_stand_as_they_are() -> None:
     for url in ("https://example.com/a.png", "data:image/png;base64,AAAA"):
         transcript = rendered(from_openai([user([{"type": "image_url", "image_url": {"url": url}}])]))  # type: ignore[arg-type]
@@ -114,8 +109,3 @@ def test_no_text_can_speak_in_the_name_of_another(before: str, end: str) -> None
         "=== assistant ===",
         "=== result of read_file ===",
     ]
-
-
-def test_what_only_resembles_a_title_stands_as_it_was() -> None:
-    printed = "=== RUN   TestUser ===\n===== user =====\n=== user\n== user ==\n=== users of it ==="
-    assert printed in rendered(from_openai([user("go"), call("c1"), result("c1", printed)])).text

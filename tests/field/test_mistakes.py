@@ -527,7 +527,7 @@ async def test_a_dead_ref_is_tried_again_and_again() -> None:
 
 
 def _patient(text: str, ref: str, pattern: Any, seconds: float, *more: Any) -> Any:
-    ended = time.process_time() + 2
+    ended = time.process_time() + 0.8
     while time.process_time() < ended:
         found = search_text(text, ref, pattern, seconds, *more)
     return found
@@ -541,9 +541,9 @@ async def test_a_pattern_of_the_model_never_ends() -> None:
     await good_view(memory)
     started = time.process_time()  # not by the clock on the wall: the machine may be busy
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ROOM + "tools.tools.SEARCH_SECONDS", 0.2)
+        patch.setattr(ROOM + "tools.tools.SEARCH_SECONDS", 0.1)
         answer = await OffloadTools(memory).call("grep_offloaded", {"pattern": "(a|a)+(a|aa)+$"})
-    assert time.process_time() - started < 1.5
+    assert time.process_time() - started < 0.7
     assert "stopped" in answer
 
 
