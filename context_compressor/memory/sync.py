@@ -173,12 +173,13 @@ class ListFollower:
         outdated, behind = listing[same:gone], listing[gone:]
         if same < len(listing):
             await self._runner.refresh()  # after a restart there is no view yet
-        instead = said.read(same, put)
-        added = said.read(put + len(behind))
+        instead, added = said.read(same, put), said.read(put + len(behind))
         if same < len(listing):
             self._refuse_stand_ins(instead, said.form, said.start(same))
-        put_now, new = self._without_deleted(instead, outdated, said.form)
-        added_now, later = self._without_deleted(added, (), said.form)
+        read = self._without_deleted([*instead, *added], outdated, said.form)
+        put_now = [one for one, _ in read[: len(instead)]]
+        new = [msg for _, msgs in read[: len(instead)] for msg in msgs]
+        later = [msg for _, msgs in read[len(instead) :] for msg in msgs]
         ids = [id for one in outdated for id in one.ids]
         try:
             if behind:
@@ -198,7 +199,7 @@ class ListFollower:
         except BaseException:
             self.look_next_time([*ids, *(msg.id for msg in (*new, *later))])
             raise
-        known.listing = (*listing[:same], *put_now, *behind, *added_now)
+        known.listing = (*listing[:same], *put_now, *behind, *(one for one, _ in read[len(instead) :]))
         known.markers = {one.ids[0]: one.markers for one in known.listing if has_marker(one.markers)}
         if known is not self._known:  # what was added may be in the history of now
             self.look_next_time(msg.id for msg in (*new, *later))
@@ -222,8 +223,8 @@ class ListFollower:
 
     def _without_deleted(
         self, said: Sequence[Piece], outdated: Sequence[Known], form: Form
-    ) -> tuple[list[Known], list[Msg]]:
-        """Return what is known of pieces then, and the messages of them that are to be added.
+    ) -> list[tuple[Known, list[Msg]]]:
+        """Return what is known of pieces then, each with the messages of it that are to be added.
 
         What was deleted by hand, and is said again behind a difference or beside one, is not to come back.
         """
@@ -231,15 +232,13 @@ class ListFollower:
         for one in outdated:
             for digest, id in one.deleted(self._tracker.state.known):
                 deleted.setdefault(digest, []).append(id)
-        known: list[Known] = []
-        new: list[Msg] = []
+        found: list[tuple[Known, list[Msg]]] = []
         for piece in said:
             again = [deleted[unit].pop(0) if deleted.get(unit) else None for unit in piece.units]
             msgs = _unless_gone(piece, again, form)
             own = iter([msg.id for msg in msgs] if len(msgs) > 1 else [msg.id for msg in msgs] * len(again))
-            known.append(Known.of(piece, [next(own) if id is None else id for id in again]))
-            new += msgs
-        return known, new
+            found.append((Known.of(piece, [next(own) if id is None else id for id in again]), msgs))
+        return found
 
     def _refuse_stand_ins(self, said: Sequence[Piece], form: Form, start: int) -> None:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""

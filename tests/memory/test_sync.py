@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from context_compressor import (
@@ -41,18 +42,6 @@ from tests.memory.scripted import (
 )
 
 
-async def test_what_is_new_at_the_end_is_added() -> None:
-    memory = new_memory()
-    said = [system("be brief"), user("hi")]
-    await memory.sync(said)
-    first = [msg.id for msg in await memory.get_history()]
-    said += [assistant("hello"), user("hi")]  # the same content again is a message of its own
-    await memory.sync(said)
-    await memory.sync(said)
-    assert to_openai(await memory.get_history()) == said
-    assert [msg.id for msg in await memory.get_history()][:2] == first
-
-
 async def test_a_hook_that_syncs_in_the_midst_of_a_sync_is_refused_and_one_that_follows_it_is_not() -> None:
     """It is called before that returns, which waits for it; a task of its own waits for that instead."""
     refused: list[str] = []
@@ -77,23 +66,6 @@ async def test_a_hook_that_syncs_in_the_midst_of_a_sync_is_refused_and_one_that_
     assert to_openai(await memory.get_history()) == edited
 
 
-async def test_any_iterable_will_do() -> None:
-    memory = new_memory()
-    await memory.sync(iter([user("hi")]))
-    assert to_openai(await memory.get_memory()) == [user("hi")]
-
-
-async def test_an_edited_tail_replaces_what_was_there() -> None:
-    memory = new_memory()
-    await memory.sync([user("a"), assistant("b"), user("c"), assistant("d")])
-    kept = [msg.id for msg in await memory.get_history()][:2]
-    edited = [user("a"), assistant("b"), user("C!"), assistant("d")]
-    await memory.sync(edited)
-    history = await memory.get_history()
-    assert to_openai(history) == edited
-    assert [msg.id for msg in history][:2] == kept
-
-
 async def test_a_dict_changed_in_place_is_noticed() -> None:
     memory = new_memory()
     said = [user("a"), assistant("b")]
@@ -116,15 +88,6 @@ async def test_one_character_of_a_long_text_is_noticed(place: int) -> None:
     await memory.sync(said)
     assert to_openai(await memory.get_history()) == said
     assert [msg.id for msg in await memory.get_history()][:2] == kept[:2]
-
-
-async def test_a_list_cut_short_cuts_the_history() -> None:
-    memory = new_memory()
-    await memory.sync(turns(2))
-    await memory.sync(turns(2)[:3])
-    assert to_openai(await memory.get_history()) == turns(2)[:3]
-    await memory.sync([])
-    assert await memory.get_history() == []
 
 
 async def test_a_summarised_message_that_is_edited_leaves_the_summary() -> None:
@@ -209,40 +172,6 @@ async def test_results_are_paired_with_calls_that_were_synced_before() -> None:
     await memory.sync(said)
     assert to_openai(await memory.get_memory()) == said[:1]
     said.append(result("c2", "two"))
-    await memory.sync(said)
-    assert to_openai(await memory.get_memory()) == said
-
-
-async def test_after_a_restart_nothing_is_added_twice() -> None:
-    memory = new_memory()
-    said = turns(8)
-    await memory.sync(said)
-    before = to_openai(await memory.get_memory())
-    state = json.loads(json.dumps(memory.state_dict()))
-    again = new_memory()
-    again.load_state_dict(state)
-    await again.sync(said)
-    assert await again.size() == len(said)
-    assert to_openai(await again.get_memory()) == before
-    await again.sync([*said, user("more")])
-    assert to_openai(await again.get_history()) == [*said, user("more")]
-
-
-async def test_after_a_restart_an_edited_tail_replaces_what_was_there() -> None:
-    memory = new_memory()
-    await memory.sync([user("a"), assistant("b"), user("c")])
-    again = new_memory()
-    again.load_state_dict(memory.state_dict())
-    edited = [user("a"), assistant("b"), user("C!")]
-    await again.sync(edited)
-    assert to_openai(await again.get_history()) == edited
-
-
-async def test_after_a_clear_the_whole_list_is_new() -> None:
-    memory = new_memory()
-    await memory.sync([system("be brief"), user("first conversation")])
-    await memory.clear()
-    said = [system("be brief"), user("second conversation")]
     await memory.sync(said)
     assert to_openai(await memory.get_memory()) == said
 
@@ -360,16 +289,6 @@ async def test_after_another_state_was_loaded_the_list_is_compared_with_that() -
     assert to_openai(await memory.get_history()) == said
 
 
-async def test_a_malformed_list_changes_nothing() -> None:
-    memory = new_memory()
-    await memory.sync([user("a"), assistant("b")])
-    with pytest.raises(InvalidMessageError):
-        await memory.sync([user("A!"), {"role": "nobody", "content": "x"}])
-    with pytest.raises(InvalidMessageError):
-        await memory.sync([user("A!"), 5])
-    assert to_openai(await memory.get_history()) == [user("a"), assistant("b")]
-
-
 @pytest.mark.parametrize(
     "single", [{"role": "user", "content": "hi"}, "hi", ChatCompletionMessage(role="assistant", content="hi")]
 )
@@ -423,32 +342,6 @@ async def test_what_a_cancelled_sync_added_goes_where_the_list_says_otherwise(is
         memory.load_state_dict(state)
     await memory.sync([user("a"), user("typed well")])
     assert to_openai(await memory.get_memory()) == [user("a"), user("typed well")]
-
-
-async def test_sdk_objects_inside_dicts_are_the_same_in_the_next_call() -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
-    answer = ChatCompletionMessage.model_validate({"role": "assistant", "tool_calls": [call]})
-    said: list[Any] = [
-        {"role": "user", "content": "List the files."},
-        {"role": "assistant", "content": None, "tool_calls": answer.tool_calls},
-        {"role": "tool", "tool_call_id": "c1", "content": "a.py"},
-    ]
-    memory = CompressedMemory()
-    await memory.sync(said)
-    ids = [msg.id for msg in await memory.get_history()]
-    await memory.sync(said)
-    assert [msg.id for msg in await memory.get_history()] == ids
-
-
-async def test_what_was_deleted_stays_deleted_after_a_restart() -> None:
-    said = [{"role": "user", "content": f"message {number}"} for number in range(6)]
-    memory = CompressedMemory()
-    await memory.sync(said)
-    await memory.delete([(await memory.get_history())[1].id])
-    again = CompressedMemory()
-    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
-    await again.sync(said)
-    assert [msg.content for msg in await again.get_history()] == [f"message {n}" for n in (0, 2, 3, 4, 5)]
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
@@ -513,16 +406,6 @@ async def test_what_a_lasting_base_has_beyond_a_saved_state_is_not_added_twice()
     assert to_openai(await again.get_history()) == [system("be brief"), *said, user("and on")]
 
 
-async def test_messages_that_say_the_same_are_told_apart_by_their_places() -> None:
-    lists = [list(said) for length in range(4) for said in itertools.product("ab", repeat=length)]
-    for before, after in itertools.product(lists, repeat=2):
-        memory = new_memory()
-        for said in (before, after):
-            await memory.sync([user(word) for word in said])
-        assert [msg.content for msg in await memory.get_history()] == after, before
-        assert [msg.content for msg in await memory.get_memory()] == after, before
-
-
 @pytest.mark.parametrize("change", ["replaced", "inserted", "removed", "edited in the middle"])
 async def test_what_is_as_it_was_behind_a_difference_stays(change: str) -> None:
     """A clock in the system prompt must not cost every summary on every turn."""
@@ -559,83 +442,12 @@ async def test_marks_of_a_message_that_is_edited_stay() -> None:
     assert [msg.content for msg in await memory.get_memory(mark="pinned")] == ["2nd"]
 
 
-async def test_a_view_is_no_list_to_follow() -> None:
-    memory = new_memory()
-    await memory.sync(turns(10))
-    view = to_openai(await memory.get_memory())
-    before = await memory.get_history()
-    with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
-        await memory.sync([*view, user("on")])
-    assert await memory.get_history() == before
-
-
-async def test_nor_is_one_that_shows_previews_and_no_summary() -> None:
-    """The outputs behind them would be deleted."""
-    memory = new_memory(config(mode="compact"))
-    said = [user("go"), *exchange("big", 60), *turns(2)]
-    await memory.sync(said)
-    view = to_openai(await memory.get_memory())
-    assert view != said
-    with pytest.raises(InvalidArgumentError, match="stands in for earlier messages"):
-        await memory.sync(view)
-    assert to_openai(await memory.get_history()) == said
-
-
-async def test_nor_is_a_view_whose_summary_was_joined_with_another_message() -> None:
-    """As `in_turn` does; no other stand-in gives this view away."""
-    memory = new_memory()
-    said = [user("go") if n % 2 == 0 else assistant(text(f"so {n}", 16)) for n in range(30)]
-    await memory.sync(said)
-    view = to_openai(await memory.get_memory())
-    joined = in_turn(view)
-    assert [message for message in joined if "[Notes by" in message["content"] and message not in view]
-    before = await memory.get_history()
-    with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
-        await memory.sync([*joined, user("on")])
-    assert await memory.get_history() == before
-
-
-async def test_what_changes_in_front_of_a_deleted_message_is_not_lost() -> None:
-    memory = new_memory()
-    said = [system("It is 10:00."), user("first"), user("second"), user("third")]
-    await memory.sync(said)
-    await memory.delete([(await memory.get_history())[1].id])
-    await memory.sync([system("It is 10:01."), *said[1:]])
-    assert [msg.content for msg in await memory.get_history()] == ["It is 10:01.", "second", "third"]
-    await memory.delete([msg.id for msg in await memory.get_history()])
-    await memory.sync([system("It is 10:02."), *said[1:], user("fourth")])
-    assert [msg.content for msg in await memory.get_history()] == ["It is 10:02.", "fourth"]
-
-
-async def test_a_malformed_list_that_differs_changes_nothing() -> None:
-    memory = new_memory()
-    said = [user("first"), user("second")]
-    await memory.sync(said)
-    with pytest.raises(InvalidMessageError):
-        await memory.sync([user("1st"), said[1], {"role": "nobody"}])
-    assert to_openai(await memory.get_history()) == said
-
-
 def letters(said: str) -> list[dict[str, Any]]:
     return [user(letter) for letter in said]
 
 
 async def history_of(memory: CompressedMemory) -> str:
     return "".join(str(msg.content) for msg in await memory.get_history())
-
-
-@pytest.mark.parametrize("base", [InMemoryMemory, ForeignMemory])
-@pytest.mark.parametrize("now", ["aBcde", "acde", "abxcde", "Abcdec"])
-async def test_what_was_deleted_stays_deleted_where_all_behind_a_change_was(
-    now: str, base: type[MemoryBase]
-) -> None:
-    memory = new_memory(base=base())
-    await memory.sync(letters("abcd"))
-    await memory.delete([msg.id for msg in await memory.get_history() if str(msg.content) in "cd"])
-    await memory.sync(letters(now))
-    assert await history_of(memory) == now.replace("cd", "")
-    await memory.sync(letters(now + "f"))
-    assert await history_of(memory) == now.replace("cd", "") + "f"
 
 
 async def resumed(base: MemoryBase, state: dict[str, Any]) -> CompressedMemory:
@@ -699,17 +511,6 @@ async def test_an_edit_that_failed_can_be_taken_back() -> None:
     assert await history_of(memory) == "abc"
 
 
-async def test_a_view_is_no_list_to_follow_after_a_restart_either() -> None:
-    memory = new_memory()
-    await memory.sync(turns(10))
-    view = to_openai(await memory.get_memory())
-    again = new_memory()
-    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
-    with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
-        await again.sync([*view, user("on")])
-    assert to_openai(await again.get_history()) == turns(10)
-
-
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_malformed_message_is_named_by_its_place_in_the_list(is_restarted: bool) -> None:
     memory = new_memory()
@@ -722,3 +523,82 @@ async def test_a_malformed_message_is_named_by_its_place_in_the_list(is_restarte
         await memory.sync([*letters("a"), {"role": "nobody"}])
     await memory.sync(letters("ax"))
     assert await history_of(memory) == "ax"
+
+
+Step = tuple[str, Any]
+
+
+@st.composite
+def list_lives(draw: st.DrawFn) -> list[Step]:
+    """What happens to a list of letters; each stands in it once where any is deleted."""
+    is_deleted_from = draw(st.booleans())
+    said = st.text("abcdefg", max_size=7).map(lambda said: "".join(dict.fromkeys(said)))
+    lists = said if is_deleted_from else st.text("ab", max_size=5)
+    others = [st.tuples(st.just("restart"), st.none()), st.tuples(st.just("clear"), st.none())]
+    others += [st.tuples(st.just("delete"), st.sampled_from("abcdefg"))] if is_deleted_from else []
+    return draw(st.lists(st.one_of(st.tuples(st.just("say"), lists), *others), min_size=2, max_size=8))
+
+
+@pytest.mark.parametrize("base", [InMemoryMemory, ForeignMemory])
+@settings(max_examples=60, deadline=None)
+@given(steps=list_lives())
+async def test_the_history_says_what_the_list_says_but_for_what_was_deleted(
+    base: type[MemoryBase], steps: list[Step]
+) -> None:
+    """Whatever changes in the list, and wherever; what is as it was at the beginning keeps its ids."""
+    memory = new_memory(config(branch_seconds=0), base=base())
+    said, deleted, ids = "", "", list[str]()
+    for step, letters_now in [*steps, ("say", "abc")]:
+        if step == "say":
+            same = next((n for n, (a, b) in enumerate(zip(said, letters_now, strict=False)) if a != b), None)
+            same = min(len(said), len(letters_now)) if same is None else same
+            kept = ids[: sum(letter not in deleted for letter in said[:same])]
+            said, deleted = letters_now, "".join(one for one in deleted if one in letters_now)
+            await memory.sync(iter(letters(said)))
+            ids = [msg.id for msg in await memory.get_history()]
+            assert ids[: len(kept)] == kept
+        elif step == "delete":
+            there = [msg.id for msg in await memory.get_history() if msg.content == letters_now]
+            await memory.delete(there)
+            deleted += letters_now if there else ""
+        elif step == "clear":
+            await memory.clear()
+            said, deleted, ids = "", "", []
+        else:
+            state = json.loads(json.dumps(memory.state_dict()))
+            memory = new_memory(config(branch_seconds=0), base=base())
+            memory.load_state_dict(state)
+        ids = [msg.id for msg in await memory.get_history()]
+        expected = [letter for letter in said if letter not in deleted]
+        assert [msg.content for msg in await memory.get_history()] == expected
+        assert [msg.content for msg in await memory.get_memory()] == expected
+
+
+@pytest.mark.parametrize("malformed", [{"role": "nobody"}, 5])
+@pytest.mark.parametrize("before", [letters("AB"), letters("Ab"), letters("ab")])
+async def test_a_malformed_list_changes_nothing(before: list[Any], malformed: Any) -> None:
+    memory = new_memory()
+    await memory.sync(letters("ab"))
+    with pytest.raises(InvalidMessageError, match=r"messages\[2\]"):
+        await memory.sync([*before, malformed])
+    assert await history_of(memory) == "ab"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("shown", ["notes", "previews", "joined notes"])
+async def test_a_view_is_no_list_to_follow(shown: str, is_restarted: bool) -> None:
+    """What stands behind its previews and notes would be deleted; `in_turn` joins notes with a message."""
+    said = turns(10)
+    if shown == "previews":
+        said = [user("go"), *exchange("big", 60), *turns(2)]
+    elif shown == "joined notes":
+        said = [user("go") if n % 2 == 0 else assistant(text(f"so {n}", 16)) for n in range(30)]
+    memory = new_memory(config(mode="compact" if shown == "previews" else "auto"))
+    await memory.sync(said)
+    view = to_openai(await memory.get_memory())
+    assert view != said
+    if is_restarted:
+        memory.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
+        await memory.sync([*(in_turn(view) if shown == "joined notes" else view), user("on")])
+    assert to_openai(await memory.get_history()) == said
