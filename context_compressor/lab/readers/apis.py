@@ -147,6 +147,7 @@ def add_block(transcript: Transcript, block: dict[str, Any], line: int) -> None:
 def _thought_in(block: dict[str, Any]) -> str:
     """Return the words of a thought, or else its summary, as APIs and programs keep them."""
     words = [text_in(block, key) for key in ("thinking", "reasoning", "text")]
+    words += [text_in(part, "text") for part in dicts_in(block.get("content"))]
     summary = block.get("summary")
     told = [one for one in summary if isinstance(one, str)] if isinstance(summary, list) else []
     told += [text_in(one, "text") for one in dicts_in(summary)]
@@ -370,10 +371,9 @@ def _add_message(transcript: Transcript, item: dict[str, Any], line: int) -> Non
 
 
 def _add_reasoning(transcript: Transcript, item: dict[str, Any], line: int) -> None:
-    texts = _texts(item.get("content")) or _texts(item.get("summary"))
-    if texts:
+    if thought := _thought_in(item):
         transcript.close_said()
-        transcript.think("\n\n".join(texts), line)
+        transcript.think(thought, line)
     else:
         transcript.leave_out("reasoning without words")
 
@@ -423,10 +423,6 @@ def _output_parts(transcript: Transcript, item: dict[str, Any]) -> list[Part]:
         held = output.get("content")
         return [text_part(held)] if isinstance(held, str) else _parts(transcript, [output])
     return _parts(transcript, output) if isinstance(output, list) else [opaque_part(output or "")]
-
-
-def _texts(parts: Any) -> list[str]:
-    return [text for part in dicts_in(parts) if (text := text_in(part, "text"))]
 
 
 def _is_request(value: Any) -> bool:
