@@ -51,22 +51,21 @@ def compress(messages: Any, state: Dict | None = None, **arguments: Any) -> Any:
 
 def test_a_list_within_budget_comes_back_as_it_is() -> None:
     said = [system("be brief"), *turns(2)]
-    found = compress(said)
-    assert found.messages == said
-    assert found.stats.saved_tokens == 0
+    for found in (compress(said), compress(said, {}), compress_messages(said)):
+        assert found.messages == said
+        assert found.stats.saved_tokens == 0
 
 
 def test_a_list_over_budget_comes_back_valid_and_within_it() -> None:
-    said = turns(8)
-    found = compress(said)
+    said, events = turns(8), list[CompressionEvent]()
+    found = compress(said, on_event=events.append)
     assert problems(found.messages) == []
     assert COUNTER.count_messages(found.messages) <= config().budget
     assert found.stats.segments == 1
     assert found.messages[-4:] == said[-4:]
-
-
-def test_defaults_will_do() -> None:
-    assert compress_messages([user("hi")]).messages == [user("hi")]
+    assert [event.kind for event in events] == ["compress"]
+    found.messages[-1]["content"] = "changed"
+    assert said == turns(8)
 
 
 async def test_it_works_where_a_loop_is_running() -> None:
@@ -129,34 +128,26 @@ def test_a_store_of_the_callers_own_holds_the_texts_instead() -> None:
         assert again.messages[:-1] == found.messages
 
 
-def test_an_edited_list_shows_what_it_says_now() -> None:
-    said = turns(8)
-    state = compress(said).state
-    said[4] = user("something else entirely")
-    found = compress(said, state)
+@pytest.mark.parametrize(
+    ("now", "gone"),
+    [
+        ([*turns(8)[:4], user("something else"), *turns(8)[5:]], "ask-t1:"),
+        (turns(8)[4:], "ask-t0:"),
+        ([user("hello")], "ask-t1"),
+    ],
+    ids=["edited", "left out", "begun anew"],
+)
+def test_what_a_list_says_no_more_is_nowhere(now: list[Dict], gone: str) -> None:
+    found = compress(now, compress(turns(8)).state)
     assert problems(found.messages) == []
-    assert "ask-t1:" not in json.dumps(found.messages)
-    assert "ask-t1:" not in json.dumps(found.state)
-
-
-def test_what_is_gone_from_the_list_is_gone_from_the_state() -> None:
-    said = [user("go"), *exchange("big", 100), *turns(2)]
-    state = compress(said).state
-    assert "result-big:5 " in json.dumps(state)
-    found = compress([said[0], *said[3:]], state)
-    assert "result-big:5 " not in json.dumps(found.state)
-
-
-def test_a_conversation_that_begins_anew_keeps_nothing_of_the_old_one() -> None:
-    state = compress(turns(8)).state
-    found = compress([user("hello")], state)
-    assert found.messages == [user("hello")]
-    assert "ask-t1" not in json.dumps(found.state)
+    assert gone not in json.dumps([found.messages, found.state])
 
 
 @pytest.mark.parametrize(
     ("change", "place"),
     [
+        (5, "expected a dict"),
+        ([1], "expected a dict"),
         ({"version": 99}, "state.version"),
         ({"version": None}, "state.version"),
         ({"compression": 5}, "compression: expected a dict"),
@@ -168,57 +159,28 @@ def test_a_conversation_that_begins_anew_keeps_nothing_of_the_old_one() -> None:
         ({"texts": {"ctx://0": "x"}}, "offloaded texts"),
     ],
 )
-def test_a_malformed_state_is_refused_by_place(change: Dict, place: str) -> None:
-    state = {**compress(turns(8)).state, **change}
+def test_a_malformed_state_is_refused_by_place(change: Any, place: str) -> None:
+    state = {**compress(turns(8)).state, **change} if isinstance(change, dict) else change
     with pytest.raises(InvalidStateError, match=place):
         compress(turns(8), state)
 
 
 def test_without_what_is_malformed_a_state_loads_as_the_error_says() -> None:
     state = compress(turns(8)).state
-    state["compression"]["ledger"]["frontier"] = -1
     with pytest.raises(InvalidStateError, match="without its key 'compression' the state loads"):
-        compress(turns(8), state)
+        compress(turns(8), {**state, "compression": 5})
     del state["compression"]
     assert compress(turns(8), state).messages == compress(turns(8)).messages
 
 
-def test_an_empty_state_is_none() -> None:
-    assert compress_messages(turns(8), state={}).messages == compress_messages(turns(8)).messages
-
-
-def test_what_is_no_state_is_refused() -> None:
-    for state in (5, "text", [1]):
-        with pytest.raises(InvalidStateError, match="expected a dict"):
-            compress_messages([user("hi")], state=state)  # type: ignore[arg-type]
-
-
-def test_errors_come_out_as_they_are() -> None:
-    with pytest.raises(InvalidMessageError):
-        compress([{"role": "nobody"}])
-    with pytest.raises(ContextOverflowError, match="budget is 2,000"):
-        compress([system(text("rules", 400)), user("hi")])
-
-
 def test_what_does_not_fit_is_named_by_its_place_in_the_list() -> None:
     """Its id is made here, and the caller has never seen it."""
+    state = compress([user("go")]).state
+    with pytest.raises(InvalidMessageError, match=r"messages\[1\]\.role"):
+        compress_messages([user("go"), {"role": "nobody"}], config=config(), counter=COUNTER, state=state)
     with pytest.raises(ContextOverflowError, match=r": messages\[0\] .*, messages\[1\] \(") as caught:
         compress([system("Be brief."), system(text("rules", 400)), user("hi")])
     assert [name for name, _ in caught.value.fixed] == ["messages[0]", "messages[1]"]
-
-
-def test_the_callers_list_is_left_alone() -> None:
-    said = turns(8)
-    found = compress(said)
-    found.messages[-1]["content"] = "changed"
-    assert said == turns(8)
-
-
-def test_events_are_reported() -> None:
-    events: list[CompressionEvent] = []
-    found = compress(turns(8), on_event=events.append)
-    assert [event.kind for event in events] == ["compress"]
-    assert found.stats.events == 1
 
 
 def test_texts_that_a_state_carried_go_into_a_store_that_comes_later() -> None:
@@ -322,39 +284,34 @@ def test_a_view_that_is_handed_over_as_the_conversation_keeps_its_texts() -> Non
         assert ref in second.state["texts"]
 
 
-def test_a_message_at_the_beginning_costs_no_summary_anew() -> None:
-    summarizer = Noting(remote=False)
-    said = turns(10)
-    first = compress(said, summarizer=summarizer)
-    calls = len(summarizer.requests)
-    second = compress([system("It is 10:00."), *said], first.state, summarizer=summarizer)
-    assert len(summarizer.requests) == calls
-    third = compress([system("It is 10:01."), *said], second.state, summarizer=summarizer)
-    assert len(summarizer.requests) == calls
-    assert third.messages[1:] == second.messages[1:]
+def another_clock(said: list[Dict]) -> list[Dict]:
+    return [system("It is 10:01."), *said[1:]]
 
 
-def test_messages_whose_keys_come_in_another_order_cost_no_summary_anew() -> None:
-    summarizer = Noting(remote=False)
-    said = turns(10)
-    first = compress(said, summarizer=summarizer)
-    calls = len(summarizer.requests)
-    reordered = [dict(sorted(message.items())) for message in said]
-    assert json.dumps(reordered) != json.dumps(said)
-    compress([*reordered, user("on")], first.state, summarizer=summarizer)
-    assert len(summarizer.requests) == calls > 0
+def in_another_order(said: list[Dict]) -> list[Dict]:
+    """A database gives the keys back in an order of its own."""
+    return [dict(sorted(message.items())) for message in said]
 
 
-def test_keys_that_say_nothing_cost_no_summary_anew() -> None:
+def dumped(said: list[Dict]) -> list[Dict]:
     """What was an SDK's object in one call is what a database gives back of it in the next."""
+    nothing: Dict = {"refusal": None, "annotations": []}
+    return [{**message, **nothing} if message["role"] == "assistant" else message for message in said]
+
+
+@pytest.mark.parametrize("change", [another_clock, in_another_order, dumped])
+@pytest.mark.parametrize("through_json", [True, False])
+def test_what_says_the_same_another_way_costs_no_summary_anew(change: Any, through_json: bool) -> None:
     summarizer = Noting(remote=False)
-    said = turns(10)
-    first = compress(said, summarizer=summarizer)
+    arguments: Dict = {"config": config(), "counter": COUNTER, "summarizer": summarizer}
+    said = [system("It is 10:00."), *turns(10)]
+    first = compress_messages(said, **arguments)
     calls = len(summarizer.requests)
-    dumped = [
-        {**message, "refusal": None, "annotations": []} if message["role"] == "assistant" else message
-        for message in said
-    ]
-    second = compress([*dumped, user("on")], first.state, summarizer=summarizer)
+    state = json.loads(json.dumps(first.state)) if through_json else first.state
+    changed = [*change(said), user("on")]
+    assert json.dumps(changed[:-1]) != json.dumps(said)
+    second = compress_messages(changed, state=state, **arguments)
     assert len(summarizer.requests) == calls > 0
     assert problems(second.messages) == []
+    assert second.messages[1] == first.messages[1]
+    assert second.messages[-1] == user("on")
