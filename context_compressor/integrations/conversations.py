@@ -41,7 +41,7 @@ from context_compressor.memory.stateless import (
 )
 from context_compressor.messages.forms import Form, FormName, as_form
 from context_compressor.messages.plain import as_list
-from context_compressor.offload.guide import COMPRESS_TOOL, MOST_TOOLS, TOOL_NAMES
+from context_compressor.offload.guide import MOST_TOOLS, READ_BACK
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.summarizers.faults import is_overflow, limit_in, refuses_tools
 from context_compressor.summarizers.protocol import Rules, Summarizer
@@ -56,7 +56,7 @@ MOST = 1_000
 MOST_MEMORIES = 64
 """Of those, so many have their memory at hand; the others' is made again from state and list, which takes
 some milliseconds for each hundred messages."""
-MOST_TOOLS_BESIDE = MOST_TOOLS - len(TOOL_NAMES - {COMPRESS_TOOL})
+MOST_TOOLS_BESIDE = MOST_TOOLS - len(READ_BACK)
 """If a request has more tools of the caller's than this, ours are left out."""
 
 KeyOf = Callable[[Any], str | Awaitable[str | None] | None]

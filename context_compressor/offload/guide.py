@@ -126,3 +126,6 @@ SCHEMAS = [
         },
     ),
 ]
+
+READ_BACK = [one["function"] for one in SCHEMAS if one["function"]["name"] != COMPRESS_TOOL]
+"""Functions that adapters give to agents, as name, description and parameters: all but the last."""

@@ -51,8 +51,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from context_compressor.integrations import langchain, openai_agents, pydantic_ai
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
 from context_compressor.integrations.litellm import Compression as LiteLLMCompression
-from tests.support.behaviours import BENT, MODEL, Agent, How, Rig, Tool
-from tests.support.model_server import ModelServer
+from tests.support.behaviours import BENT, Agent, Rig, Setup, Tool
 
 set_tracing_disabled(True)
 litellm.suppress_debug_info = True
@@ -159,39 +158,29 @@ class LangChain(Rig):
         return langchain.Compression(**options)
 
     @asynccontextmanager
-    async def agent(
-        self,
-        server: ModelServer,
-        tools: Sequence[Tool],
-        adapter: Any,
-        how: How,
-        *,
-        saved: Any = None,
-        model: str = MODEL,
-        bent: bool = False,
-    ) -> AsyncIterator[Agent]:
+    async def agent(self, to: Setup) -> AsyncIterator[Agent]:
         said = {"stop": ["\n\n"], "max_tokens": 40, "extra_body": {"n": 2, "metadata": BENT["metadata"]}}
         used = ChatOpenAI(
-            model=model,
-            base_url=server.url,
+            model=to.model,
+            base_url=to.server.url,
             api_key="x",  # type: ignore[arg-type]
             max_retries=0,
-            streaming=how != "whole",
+            streaming=to.how != "whole",
             stream_usage=True,
             **self._held,
-            **(said if bent else {}),
+            **(said if to.bent else {}),
         )
-        settings = {"max_tokens": 50, "store": True, "parallel_tool_calls": False} if bent else {}
-        saver, watching = InMemorySaver() if saved is None else saver_of(saved), Watching()
+        settings = {"max_tokens": 50, "store": True, "parallel_tool_calls": False} if to.bent else {}
+        saver, watching = InMemorySaver() if to.saved is None else saver_of(to.saved), Watching()
         graph = create_agent(
             used.model_copy(update={"model_name": "another"}),
-            [_structured(one) for one in tools],
-            middleware=[Bends(used, settings), *([] if adapter is None else [adapter])],
+            [_structured(one) for one in to.tools],
+            middleware=[Bends(used, settings), *([] if to.adapter is None else [to.adapter])],
             checkpointer=saver,
             system_prompt="Be brief.",
         )
         config = {"callbacks": [watching], "recursion_limit": 500, "configurable": {"thread_id": "t"}}
-        yield LangChainAgent(server, how, adapter, graph=graph, saver=saver, watching=watching, config=config)
+        yield LangChainAgent(to.how, to.adapter, graph=graph, saver=saver, watching=watching, config=config)
 
 
 def _structured(one: Tool) -> StructuredTool:
@@ -252,30 +241,20 @@ class PydanticAI(Rig):
         return pydantic_ai.Compression(**options)
 
     @asynccontextmanager
-    async def agent(
-        self,
-        server: ModelServer,
-        tools: Sequence[Tool],
-        adapter: Any,
-        how: How,
-        *,
-        saved: Any = None,
-        model: str = MODEL,
-        bent: bool = False,
-    ) -> AsyncIterator[Agent]:
-        inner: Any = {"stop_sequences": ["\n\n"], "max_tokens": 50} if bent else {}
-        outer: Any = {"openai_store": True, "parallel_tool_calls": True} if bent else {}
-        async with AsyncOpenAI(base_url=server.url, api_key="x", max_retries=0) as client:
-            used = self._kind(model, provider=OpenAIProvider(openai_client=client), settings=inner)
+    async def agent(self, to: Setup) -> AsyncIterator[Agent]:
+        inner: Any = {"stop_sequences": ["\n\n"], "max_tokens": 50} if to.bent else {}
+        outer: Any = {"openai_store": True, "parallel_tool_calls": True} if to.bent else {}
+        async with AsyncOpenAI(base_url=to.server.url, api_key="x", max_retries=0) as client:
+            used = self._kind(to.model, provider=OpenAIProvider(openai_client=client), settings=inner)
             made: Any = PydanticAgent(
                 used,
-                tools=[_from_schema(one) for one in tools],
-                capabilities=[] if adapter is None else [adapter],
+                tools=[_from_schema(one) for one in to.tools],
+                capabilities=[] if to.adapter is None else [to.adapter],
                 model_settings=outer,
                 instructions="Be thorough.",
             )
-            history = [] if saved is None else ModelMessagesTypeAdapter.validate_json(saved)
-            yield PydanticAIAgent(server, how, adapter, made=made, history=history)
+            history = [] if to.saved is None else ModelMessagesTypeAdapter.validate_json(to.saved)
+            yield PydanticAIAgent(to.how, to.adapter, made=made, history=history)
 
 
 def _from_schema(one: Tool) -> PydanticTool[Any]:
@@ -338,29 +317,19 @@ class OpenAIAgents(Rig):
         return openai_agents.Compression(**options)
 
     @asynccontextmanager
-    async def agent(
-        self,
-        server: ModelServer,
-        tools: Sequence[Tool],
-        adapter: Any,
-        how: How,
-        *,
-        saved: Any = None,
-        model: str = MODEL,
-        bent: bool = False,
-    ) -> AsyncIterator[Agent]:
+    async def agent(self, to: Setup) -> AsyncIterator[Agent]:
         settings = ModelSettings(max_tokens=50, metadata=BENT["metadata"], store=True, tool_choice="auto")
-        async with AsyncOpenAI(base_url=server.url, api_key="x", max_retries=0) as client:
-            used = self._kind(model, client)
+        async with AsyncOpenAI(base_url=to.server.url, api_key="x", max_retries=0) as client:
+            used = self._kind(to.model, client)
             made = SDKAgent(
                 "A",
                 instructions="Work.",
-                model=used if adapter is None else adapter.model(used),
-                tools=[*map(_function_tool, tools), *([] if adapter is None else adapter.tools)],
-                model_settings=settings if bent else ModelSettings(),
+                model=used if to.adapter is None else to.adapter.model(used),
+                tools=[*map(_function_tool, to.tools), *([] if to.adapter is None else to.adapter.tools)],
+                model_settings=settings if to.bent else ModelSettings(),
             )
-            said = [] if saved is None else json.loads(saved)
-            yield OpenAIAgentsAgent(server, how, adapter, made=made, said=said)
+            said = [] if to.saved is None else json.loads(to.saved)
+            yield OpenAIAgentsAgent(to.how, to.adapter, made=made, said=said)
 
 
 def _function_tool(one: Tool) -> FunctionTool:
@@ -457,23 +426,13 @@ class LiteLLM(Rig):
         return LiteLLMCompression(**options)
 
     @asynccontextmanager
-    async def agent(
-        self,
-        server: ModelServer,
-        tools: Sequence[Tool],
-        adapter: Any,
-        how: How,
-        *,
-        saved: Any = None,
-        model: str = MODEL,
-        bent: bool = False,
-    ) -> AsyncIterator[Agent]:
-        request = {"model": f"openai/{model}", "api_base": server.url, "api_key": "x", "max_retries": 0}
-        more: Any = {"stop": ["END"], "max_tokens": 50, "metadata": {"session_id": "ada"}} if bent else {}
-        said = [] if saved is None else json.loads(saved)
+    async def agent(self, to: Setup) -> AsyncIterator[Agent]:
+        request = {"model": f"openai/{to.model}", "api_base": to.server.url, "api_key": "x", "max_retries": 0}
+        more: Any = {"stop": ["END"], "max_tokens": 50, "metadata": {"session_id": "ada"}} if to.bent else {}
+        said = [] if to.saved is None else json.loads(to.saved)
         HEARING.told.clear()
         used = {**request, **more}
-        yield LiteLLMAgent(server, how, adapter, calls=None, tools=tools, said=said, request=used)
+        yield LiteLLMAgent(to.how, to.adapter, calls=None, tools=to.tools, said=said, request=used)
 
 
 async def settled() -> None:
@@ -536,44 +495,34 @@ class AgentScope(Rig):
         return options
 
     @asynccontextmanager
-    async def agent(
-        self,
-        server: ModelServer,
-        tools: Sequence[Tool],
-        adapter: Any,
-        how: How,
-        *,
-        saved: Any = None,
-        model: str = MODEL,
-        bent: bool = False,
-    ) -> AsyncIterator[Agent]:
-        settings: Any = {"base_url": server.url, "max_retries": 0}
+    async def agent(self, to: Setup) -> AsyncIterator[Agent]:
+        settings: Any = {"base_url": to.server.url, "max_retries": 0}
         used: Any = AgentScopeModel(
-            model,
+            to.model,
             "x",
-            stream=how == "streamed",
+            stream=to.how == "streamed",
             client_kwargs=settings,
-            generate_kwargs=dict(BENT) if bent else None,
+            generate_kwargs=dict(BENT) if to.bent else None,
         )
         toolkit = Toolkit()
-        for one in tools:
+        for one in to.tools:
             function = {"name": one.name, "description": one.description, "parameters": one.parameters}
             toolkit.register_tool_function(
                 _responding(one), json_schema={"type": "function", "function": function}
             )
-        given = None if callable(getattr((adapter or {}).get("summarizer"), "summarize", None)) else used
+        given = None if callable(getattr((to.adapter or {}).get("summarizer"), "summarize", None)) else used
         async with used.client:
             memory: Any = None
-            if adapter is not None:
-                memory = AgentScopeCompressedMemory(given, toolkit=toolkit, **adapter)
+            if to.adapter is not None:
+                memory = AgentScopeCompressedMemory(given, toolkit=toolkit, **to.adapter)
                 used = memory.counted(used)
             made = ReActAgent(
                 "A", "Be brief.", used, OpenAIChatFormatter(), toolkit, memory, max_iters=MANY_TURNS
             )
             made.set_console_output_enabled(enabled=False)
-            if saved is not None:
-                made.load_state_dict(json.loads(saved))
-            yield AgentScopeAgent(server, how, memory, calls=None, made=made)
+            if to.saved is not None:
+                made.load_state_dict(json.loads(to.saved))
+            yield AgentScopeAgent(to.how, memory, calls=None, made=made)
             if memory is not None:
                 await memory.close()
 

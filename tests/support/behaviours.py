@@ -96,11 +96,29 @@ def tools_of(place: Workplace, **instead: Callable[..., Any]) -> list[Tool]:
     ]
 
 
+@dataclass(kw_only=True)
+class Setup:
+    """How an agent is to be."""
+
+    server: ModelServer
+    """Where its model is."""
+    tools: Sequence[Tool] = ()
+    adapter: Any = None
+    """What makes its views; None: nothing does."""
+    how: How = "whole"
+    """How it is run."""
+    saved: Any = None
+    """What it goes on from."""
+    model: str = MODEL
+    """The name of its model."""
+    bent: bool = False
+    """Whether `BENT` is set for its requests."""
+
+
 @dataclass
 class Agent(ABC):
     """An agent of a framework's, in one conversation."""
 
-    server: ModelServer
     how: How
     adapter: Any = None
     heard: list[Any] = field(default_factory=list)
@@ -154,28 +172,8 @@ class Rig(ABC):
         """Return an adapter, which agents may share."""
 
     @abstractmethod
-    def agent(
-        self,
-        server: ModelServer,
-        tools: Sequence[Tool],
-        adapter: Any,
-        how: How,
-        *,
-        saved: Any = None,
-        model: str = MODEL,
-        bent: bool = False,
-    ) -> AbstractAsyncContextManager[Agent]:
-        """Give an agent.
-
-        Args:
-            server: where its model is.
-            tools: its tools.
-            adapter: what makes its views; None: nothing does.
-            how: how it is run.
-            saved: what it goes on from.
-            model: the name of its model.
-            bent: whether `BENT` is set for its requests.
-        """
+    def agent(self, to: Setup) -> AbstractAsyncContextManager[Agent]:
+        """Give an agent."""
 
     @asynccontextmanager
     async def open(
@@ -190,7 +188,7 @@ class Rig(ABC):
         """Give an agent, with an adapter of its own where there are options for one."""
         own = {name: more.pop(name) for name in ("saved", "model", "bent") if name in more}
         made = self.adapter(**more) if more else adapter
-        async with self.agent(server, functions, made, how, **own) as agent:
+        async with self.agent(Setup(server=server, tools=functions, how=how, adapter=made, **own)) as agent:
             yield agent
 
     def __str__(self) -> str:

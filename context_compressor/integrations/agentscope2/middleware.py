@@ -43,7 +43,7 @@ from context_compressor.integrations.request import Request as Asking
 from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import new_id
-from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
+from context_compressor.offload.guide import READ_BACK
 
 _NEVER = 1e6
 """A share of the model's window that no context reaches."""
@@ -86,8 +86,7 @@ class Compression(MiddlewareBase):
 
     def __init__(self, **options: Unpack[Options[ChatModelBase | Literal["own", "rules"]]]) -> None:
         self._conversations = make_conversations(Options, options, models=ChatModelBase, asked=_asked)
-        functions = [schema["function"] for schema in SCHEMAS if options.get("tools", True)]
-        self._tools = [self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL]
+        self._tools = [self._tool(one) for one in READ_BACK] if options.get("tools", True) else []
         self._sessions: dict[int, _Session] = {}
 
     def stats(self, session_id: str | None = None) -> CompressionStats | None:

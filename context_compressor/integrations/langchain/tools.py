@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.loops import run_blocking
-from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
+from context_compressor.offload.guide import READ_BACK
 from context_compressor.tools import OffloadTools
 
 Reading = Callable[[Any, Mapping[str, Any]], AbstractAsyncContextManager[CompressedMemory]]
@@ -32,8 +32,7 @@ class ReadBack:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        functions = [schema["function"] for schema in SCHEMAS]
-        self.tools = [self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL]
+        self.tools = [self._tool(one) for one in READ_BACK]
 
     def _tool(self, function: dict[str, Any]) -> BaseTool:
         name: str = function["name"]

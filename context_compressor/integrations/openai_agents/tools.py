@@ -16,7 +16,7 @@ from agents import (
 from agents.tool_context import ToolContext
 
 from context_compressor.integrations.openai_agents.turns import current
-from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
+from context_compressor.offload.guide import READ_BACK
 
 _NOT_HERE = (
     "This conversation's stored texts are not at hand yet, but are from the next turn on: call this tool "
@@ -31,8 +31,7 @@ IsEnabled = Callable[[RunContextWrapper[Any], AgentBase[Any]], Awaitable[bool]]
 
 def read_back_tools(owner: object, is_enabled: IsEnabled) -> list[FunctionTool]:
     """Return the tools of an adapter. Any run may call them; they know only what is of its conversation."""
-    functions = [schema["function"] for schema in SCHEMAS]
-    return [_tool(owner, one, is_enabled) for one in functions if one["name"] != COMPRESS_TOOL]
+    return [_tool(owner, one, is_enabled) for one in READ_BACK]
 
 
 def others_of(tools: Iterable[Any]) -> list[Any]:

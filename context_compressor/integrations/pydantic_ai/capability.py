@@ -25,7 +25,7 @@ from context_compressor.integrations.pydantic_ai.model import asked_model, own_m
 from context_compressor.integrations.request import Request
 from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.reporting import CompressionStats
-from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
+from context_compressor.offload.guide import READ_BACK
 
 _GENERATED = 7
 """The version of the UUIDs that Pydantic AI gives conversations to which the caller gave no id."""
@@ -160,10 +160,7 @@ class Compression(AbstractCapability[Any]):
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
         """Return the tools by which the agent finds and reads what left its view."""
-        if not self._tools:
-            return None
-        functions = [schema["function"] for schema in SCHEMAS]
-        return FunctionToolset([self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL])
+        return FunctionToolset([self._tool(one) for one in READ_BACK]) if self._tools else None
 
     def _tool(self, function: dict[str, Any]) -> Tool[Any]:
         name: str = function["name"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,7 @@ from context_compressor.integrations.agentscope2 import Compression
 from tests.apart.agentscope2.support import agent_of, output_of
 from tests.apart.agentscope2.support import tool as tool_of
 from tests.support.behaviours import *  # noqa: F403  # the tests
-from tests.support.behaviours import BENT, MODEL, Agent, How, Rig, Tool
-from tests.support.model_server import ModelServer
+from tests.support.behaviours import BENT, Agent, Rig, Setup, Tool
 
 
 @dataclass
@@ -50,31 +49,21 @@ class AgentScope2(Rig):
         return Compression(**options)
 
     @asynccontextmanager
-    async def agent(
-        self,
-        server: ModelServer,
-        tools: Sequence[Tool],
-        adapter: Any,
-        how: How,
-        *,
-        saved: Any = None,
-        model: str = MODEL,
-        bent: bool = False,
-    ) -> AsyncIterator[Agent]:
-        more: Any = {"n": 2, "stop": ["\n\n"], "metadata": BENT["metadata"]} if bent else None
+    async def agent(self, to: Setup) -> AsyncIterator[Agent]:
+        more: Any = {"n": 2, "stop": ["\n\n"], "metadata": BENT["metadata"]} if to.bent else None
         used = OpenAIChatModel(
-            OpenAICredential(api_key="x", base_url=server.url),
-            model,
-            OpenAIChatModel.Parameters(max_tokens=50) if bent else None,
-            stream=how == "streamed",
+            OpenAICredential(api_key="x", base_url=to.server.url),
+            to.model,
+            OpenAIChatModel.Parameters(max_tokens=50) if to.bent else None,
+            stream=to.how == "streamed",
             max_retries=0,
             client_kwargs={"max_retries": 0},
             extra_body=more,
         )
-        state = None if saved is None else AgentState.model_validate_json(saved)
+        state = None if to.saved is None else AgentState.model_validate_json(to.saved)
         async with used.client:
-            made = agent_of(used, adapter, [_tool(one) for one in tools], state)
-            yield AgentScope2Agent(server, how, adapter, calls=None, made=made)
+            made = agent_of(used, to.adapter, [_tool(one) for one in to.tools], state)
+            yield AgentScope2Agent(to.how, to.adapter, calls=None, made=made)
 
 
 def _tool(one: Tool) -> Any:
