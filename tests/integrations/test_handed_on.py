@@ -8,8 +8,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from anthropic.types import Message, RawMessageDeltaEvent, RawMessageStartEvent
-from dashscope.api_entities.dashscope_response import GenerationResponse
 
 from context_compressor.integrations.clients.chat import ChatWire, GrowingCalls
 from context_compressor.integrations.clients.generation import GenerationWire
@@ -25,7 +23,7 @@ from tests.integrations.clients_support import (
     work,
 )
 from tests.integrations.test_clients import HIS, OURS_ALONE, SAID, SMALL
-from tests.support.model_server import ModelServer, answer
+from tests.support.model_server import ModelServer, answer, raw
 from tests.support.wires import Received, Said, wire_of
 
 Dict = dict[str, Any]
@@ -188,6 +186,27 @@ def test_texts_go_at_once_and_calls_when_the_stream_ends(path: str, names: list[
     assert "grep_offloaded" not in json.dumps(held)
 
 
+async def test_words_in_one_piece_with_a_call_of_ours_go_on() -> None:
+    """They are held with the call, and go out before what the next request answers."""
+    function = {"name": "grep_offloaded", "arguments": '{"pattern": "lost"}'}
+    delta = {
+        "role": "assistant",
+        "content": "I look.",
+        "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}],
+    }
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+    chunks = [
+        {**head, "choices": [{"index": 0, "delta": said, "finish_reason": reason}]}
+        for said, reason in ((delta, None), ({}, "tool_calls"))
+    ]
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    async with ModelServer(lambda messages: "Done.") as server, CHAT.open(server, True, **SMALL) as client:
+        server.script(raw(f"{body}data: [DONE]\n\n", content_type="text/event-stream"), answer("Done."))
+        turn = await CHAT.ask(client, SAID, stream=True, asynchronous=True)
+        assert len(server.requests) == 2
+    assert (turn.text, turn.calls, turn.reason) == ("I look.\n\nDone.", [], "stop")
+
+
 def test_what_a_piece_of_a_call_leaves_open_stays_as_it_was() -> None:
     calls = GrowingCalls()
     calls.add([{"index": 0, "id": "call_1", "function": {"name": "read_file", "arguments": ""}}])
@@ -197,50 +216,30 @@ def test_what_a_piece_of_a_call_leaves_open_stays_as_it_was() -> None:
 
 
 def test_what_dashscope_found_is_handed_on() -> None:
-    def reply(**output: Any) -> Any:
+    def reply(**output: Any) -> Dict:
         message = {"role": "assistant", "content": "Well."}
-        choices = [{"finish_reason": "stop", "message": message}]
-        return GenerationResponse.from_api_response(
-            GenerationResponse(status_code=200, output={"choices": choices, **output}, usage={})
-        )
+        return {"output": {"choices": [{"finish_reason": "stop", "message": message}], **output}, "usage": {}}
 
-    found = {"search_results": [{"index": 1, "title": "Ponds"}]}
-    wire = GenerationWire()
-    assert wire.handed([reply(search_info=found), reply()], (), None).output["search_info"] == found
-    later = {"search_results": []}
-    assert (
-        wire.handed([reply(search_info=found), reply(search_info=later)], (), None).output["search_info"]
-        == later
-    )
+    found, later = {"search_results": [{"index": 1, "title": "Ponds"}]}, {"search_results": []}
+    for last, handed in (({}, found), ({"search_info": later}, later)):
+        made = GenerationWire().handed([reply(search_info=found), reply(**last)], (), None)
+        assert made["output"]["search_info"] == handed
 
 
 def test_a_container_goes_on_and_is_handed_on() -> None:
     """What runs in it finds its files again, in the requests that are answered inside and in the caller's."""
     usage = {"input_tokens": 1, "output_tokens": 1}
-    head: Dict = {
-        "id": "m",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [],
-        "usage": usage,
-    }
     container = {"id": "container_1", "expires_at": "2026-01-01T00:00:00Z"}
-    first = Message.model_validate({**head, "stop_reason": "tool_use", "container": container})
-    last = Message.model_validate({**head, "stop_reason": "end_turn", "container": None})
+    first: Dict = {"content": [], "usage": usage, "stop_reason": "tool_use", "container": container}
+    last: Dict = {"content": [], "usage": usage, "stop_reason": "end_turn", "container": None}
     wire = MessagesWire()
     assert wire.heard(first).going_on == {"container": "container_1"}
     assert wire.heard(last).going_on == {}
-    assert wire.handed([first, last], OURS, None).container == first.container
-    reader = wire.reader(OURS, {})
-    ended = []
+    assert wire.handed([first, last], OURS, None)["container"] == container
+    reader, ended = wire.reader(OURS, {}), list[Dict]()
     for one in (first, last):
-        delta = {"stop_reason": one.stop_reason, "stop_sequence": None, "container": one.container}
-        event = {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1}}
-        reader.feed(RawMessageStartEvent(type="message_start", message=Message.model_validate(head)))
-        reader.feed(RawMessageDeltaEvent.model_validate(event))
+        reader.feed({"type": "message_start", "message": one})
+        reader.feed({"type": "message_delta", "delta": one, "usage": {"output_tokens": 1}})
         assert reader.heard().going_on == {"container": "container_1"}
-        if one is first:
-            reader.go_on(OURS)
-        ended = reader.end()
-    assert [one.delta.container for one in ended] == [first.container]
+        ended = reader.go_on(OURS) if one is first else reader.end()
+    assert [one["delta"]["container"] for one in ended] == [container]

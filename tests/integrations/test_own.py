@@ -10,11 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from anthropic.types import Message
-from dashscope.api_entities.dashscope_response import Choice, GenerationOutput, GenerationResponse
-from dashscope.api_entities.dashscope_response import Message as DashMessage
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
+from dashscope.api_entities.dashscope_response import GenerationResponse
 
 from context_compressor import (
     CompressedMemory,
@@ -292,38 +288,20 @@ async def test_a_blocking_client_that_hangs_holds_none_of_the_loops_threads() ->
 
 
 def test_what_came_out_of_the_cache_is_told() -> None:
-    message = {"role": "assistant", "content": "Kept."}
-    chat = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    spent = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
-    choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-    text = {"type": "output_text", "text": "Kept.", "annotations": []}
-    item = {"id": "i", "type": "message", "role": "assistant", "status": "completed", "content": [text]}
-    read = {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 7, "cache_write_tokens": 0}}
-    response = {"id": "1", "created_at": 1, "model": "m", "object": "response", "output": [item]}
-    said = {"id": "1", "type": "message", "model": "m", "stop_reason": "end_turn", "stop_sequence": None}
-    usage = {"input_tokens": 2, "cache_read_input_tokens": 7, "output_tokens": 2}
-    replies = {
-        ChatWire(): ChatCompletion.model_validate(
-            {**chat, "choices": choices, "usage": {**spent, "prompt_tokens_details": {"cached_tokens": 7}}}
-        ),
-        ResponsesWire(): Response.model_validate(
-            {
-                **{**response, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []},
-                "usage": {
-                    **read,
-                    "output_tokens": 2,
-                    "output_tokens_details": {"reasoning_tokens": 0},
-                    "total_tokens": 11,
-                },
-            }
-        ),
-        MessagesWire(): Message.model_validate(
-            {**said, "role": "assistant", "content": [{"type": "text", "text": "Kept."}], "usage": usage}
-        ),
+    choices = [{"finish_reason": "stop", "message": {"role": "assistant", "content": "Kept."}}]
+    spent = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 7}}
+    item = {"type": "message", "content": [{"type": "output_text", "text": "Kept."}]}
+    read = {"input_tokens": 9, "output_tokens": 2}
+    found: Any = {"status_code": 200, "output": {"choices": choices}}
+    replies: dict[Any, Any] = {
+        ChatWire(): {"choices": choices, "usage": spent},
+        ResponsesWire(): {"output": [item], "usage": {**read, "input_tokens_details": {"cached_tokens": 7}}},
+        MessagesWire(): {
+            "content": [{"type": "text", "text": "Kept."}],
+            "usage": {**read, "input_tokens": 2, "cache_read_input_tokens": 7},
+        },
         GenerationWire(): GenerationResponse(
-            status_code=200,
-            output=GenerationOutput(choices=[Choice("stop", DashMessage("assistant", "Kept."))]),
-            usage={"input_tokens": 9, "output_tokens": 2, "prompt_tokens_details": {"cached_tokens": 7}},
+            **found, usage={**read, "prompt_tokens_details": {"cached_tokens": 7}}
         ),
     }
     for wire, reply in replies.items():
