@@ -13,6 +13,7 @@ from context_compressor.integrations.clients.chat import ChatWire, GrowingCalls
 from context_compressor.integrations.clients.generation import GenerationWire
 from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
+from context_compressor.integrations.clients.wire import not_ours
 from tests.integrations.clients_support import (
     CHAT,
     MESSAGES,
@@ -184,6 +185,26 @@ def test_texts_go_at_once_and_calls_when_the_stream_ends(path: str, names: list[
     if names == ["read_file"]:
         assert at_once + held == events
     assert "grep_offloaded" not in json.dumps(held)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept", "before_what_it_led_to"),
+    [
+        ("think ours", "", ""),
+        ("think ours his", "think his", "think his"),
+        ("think text ours", "think text", "think text"),
+        ("1 ours 2 his", "1 2 his", "2 his"),
+        ("1 ours 2 ours", "", ""),
+        ("text think", "text think", "text think"),
+    ],
+)
+def test_thoughts_go_with_what_they_led_to(said: str, kept: str, before_what_it_led_to: str) -> None:
+    """One that led to calls of ours alone goes with these; some APIs refuse it before another thought."""
+    kinds = {"text": "text", "his": "tool_use", "ours": "tool_use"}
+    parts = [{"type": kinds.get(word, "thinking"), "name": word} for word in said.split()]
+    for leads_to_next, left in ((False, kept), (True, before_what_it_led_to)):
+        found = not_ours(parts, ["ours"], leads_to_next=leads_to_next)
+        assert [said.split()[place] for place in found] == left.split()
 
 
 async def test_words_in_one_piece_with_a_call_of_ours_go_on() -> None:
