@@ -10,6 +10,8 @@ BIN = $(VENV)/bin
 # Frameworks that cannot be installed beside the others.
 APART = build/venvs
 WHAT = --editable ".[$*]"
+# Modules are compiled once, not by each of the many processes that tests start.
+export PYTHONDONTWRITEBYTECODE =
 $(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
 .PHONY: help demo test ci all lint pyright format bench crash durable writers peers dist extras clean

@@ -44,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "variants(n): without --all, run the first n parameters only")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import, with `--own`, what needs others: frameworks take longer to load than many tests."""
+    is_theirs = collection_path.parent == Path(__file__).parent and collection_path.name in _OTHERS
+    return True if is_theirs and config.getoption("--own") else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out further variants, and what needs others."""
     seen: dict[tuple[str, str], int] = {}
