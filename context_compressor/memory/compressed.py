@@ -371,24 +371,15 @@ class CompressedMemory(MemoryBase):
 
         A segment's id stands for all the messages that it covers.
         """
-        ids, tracker = as_ids(msg_ids), self._tracker
-
-        async def find() -> list[str]:
-            return tracker.state.known.keys_of(tracker.state.expand(ids))
-
+        ids = as_ids(msg_ids)
         async with self._runner.changing():
-            return await tracker.delete(find)
+            return await self._tracker.delete(ids)
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:  # noqa: ARG002
         """Delete the messages that bear any of the marks; return how many."""
-        names, tracker = as_marks(mark, "mark", is_optional=False), self._tracker
-
-        async def find() -> list[str]:
-            bearing = [entry.key for name in names for entry in await tracker.history.read(mark=name)]
-            return list(dict.fromkeys(bearing))
-
+        names = as_marks(mark, "mark", is_optional=False)
         async with self._runner.changing():
-            return await tracker.delete(find)
+            return await self._tracker.delete_marked(names)
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""

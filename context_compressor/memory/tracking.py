@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, keys_of, message_id, name_of
@@ -45,6 +45,7 @@ from context_compressor.tokens.off_loop import measure_all_off_loop
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 CHANGED = "the base memory was changed"
@@ -60,6 +61,23 @@ class Made(NamedTuple):
     """Has the marks alone."""
     tokens: Mapping[str, int]
     rebuilt: Rebuilt
+
+
+def in_step(
+    change: Callable[Concatenate[Tracker, P], Awaitable[T]],
+) -> Callable[Concatenate[Tracker, P], Coroutine[Any, Any, T]]:
+    """Let a method change what is there now, again where others wrote meanwhile."""
+
+    @wraps(change)
+    async def changed(tracker: Tracker, /, *args: P.args, **how: P.kwargs) -> T:
+        while True:
+            await tracker.catch_up()
+            try:
+                return await change(tracker, *args, **how)
+            except ConflictError:
+                continue
+
+    return changed
 
 
 class Tracker:
@@ -662,35 +680,38 @@ class Tracker:
         if marked_again:
             await self._marks_changed(marks)
 
-    async def delete(self, find: Callable[[], Awaitable[Collection[str]]]) -> int:
-        """Remove messages from history, view and ledger; return how many.
+    @in_step
+    async def delete(self, ids: Sequence[str]) -> int:
+        """Remove messages from history, view and ledger; return how many. A segment's id stands for all."""
+        return await self._delete(self.state.known.keys_of(self.state.expand(ids)))
 
-        Args:
-            find: returns their keys.
-        """
+    @in_step
+    async def delete_marked(self, marks: Sequence[str]) -> int:
+        """Remove the messages that bear any of the marks; return how many."""
+        return await self._delete(
+            [entry.key for name in marks for entry in await self.history.read(mark=name)]
+        )
 
-        async def change() -> int:
-            state = self.state
-            keys = [key for key in await find() if key in state.known]
-            if not keys:
-                return 0
-            before, items = state.tokens, state.items_without(keys)
-            rebuilt = await self._without(keys) if items is None else None
-            following = [] if rebuilt is None else self._following(rebuilt)
-            if await self._write([Delete(keys), *following], at=self.number):
-                state.known.remove(keys)
-                self._note_gone(keys)
-                if rebuilt is not None:
-                    self._show(rebuilt)
-                elif items is not None:
-                    state.show_without(items, keys)
-                self.branches.drop(keys)
-                self.note_edit("deleted", before, [message_id(key) for key in keys])
-            else:  # a wrapped memory did something else
-                await self.catch_up()
-            return sum(key not in self.state.known for key in keys)
-
-        return await self._in_step(change)
+    async def _delete(self, found: Iterable[str]) -> int:
+        state = self.state
+        keys = [key for key in dict.fromkeys(found) if key in state.known]
+        if not keys:
+            return 0
+        before, items = state.tokens, state.items_without(keys)
+        rebuilt = await self._without(keys) if items is None else None
+        following = [] if rebuilt is None else self._following(rebuilt)
+        if await self._write([Delete(keys), *following], at=self.number):
+            state.known.remove(keys)
+            self._note_gone(keys)
+            if rebuilt is not None:
+                self._show(rebuilt)
+            elif items is not None:
+                state.show_without(items, keys)
+            self.branches.drop(keys)
+            self.note_edit("deleted", before, [message_id(key) for key in keys])
+        else:  # a wrapped memory did something else
+            await self.catch_up()
+        return sum(key not in self.state.known for key in keys)
 
     async def _without(self, keys: Collection[str]) -> Rebuilt:
         left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
@@ -701,6 +722,7 @@ class Tracker:
         """Whether the history takes messages in front of others."""
         return self._tells_marks
 
+    @in_step
     async def exchange(
         self,
         gone: Sequence[str],
@@ -716,34 +738,31 @@ class Tracker:
         """
         counts = await measure_all_off_loop(self._counter, added)
         counted = {msg.id: tokens for msg, tokens in zip(added, counts, strict=True)}
+        state = self.state
+        before, shown = state.tokens, list(state.items)
+        keys = state.known.keys_of(gone)
+        next_key = next(iter(state.known.keys_of(behind)), None) or state.known.key_after(keys)
+        found = {entry.key: entry.marks for entry in await self.history.read(ids=gone)}
+        marks = [found.get(key, ()) for key in keys]
+        if len(marks) != len(added):
+            marks = [()] * len(added)
+        changes: list[Change] = [Delete(keys)]
+        changes += [Add(msg, own, before=next_key) for msg, own in zip(added, marks, strict=True)]
+        left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
+        place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
+        left[place:place] = [Entry(0, 0, msg.id, msg) for msg in added]
+        rebuilt = await self._rebuild(left, keys, unseen=set(counted))
+        changes += self._following(rebuilt)
+        if not await self._write(changes, at=self.number):
+            return
+        state.known.exchange(keys, {key: tokens.total for key, tokens in counted.items()}, next_key)
+        for msg, own in zip(added, marks, strict=True):
+            state.known.note_marks(msg.id, own)
+        self._note_gone(keys)
+        self._show(rebuilt)
+        self.note_edit(CHANGED, before, changed_ids(shown, state.items))
 
-        async def change() -> None:
-            state = self.state
-            before, shown = state.tokens, list(state.items)
-            keys = state.known.keys_of(gone)
-            next_key = next(iter(state.known.keys_of(behind)), None) or state.known.key_after(keys)
-            found = {entry.key: entry.marks for entry in await self.history.read(ids=gone)}
-            marks = [found.get(key, ()) for key in keys]
-            if len(marks) != len(added):
-                marks = [()] * len(added)
-            changes: list[Change] = [Delete(keys)]
-            changes += [Add(msg, own, before=next_key) for msg, own in zip(added, marks, strict=True)]
-            left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
-            place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
-            left[place:place] = [Entry(0, 0, msg.id, msg) for msg in added]
-            rebuilt = await self._rebuild(left, keys, unseen=set(counted))
-            changes += self._following(rebuilt)
-            if not await self._write(changes, at=self.number):
-                return
-            state.known.exchange(keys, {key: tokens.total for key, tokens in counted.items()}, next_key)
-            for msg, own in zip(added, marks, strict=True):
-                state.known.note_marks(msg.id, own)
-            self._note_gone(keys)
-            self._show(rebuilt)
-            self.note_edit(CHANGED, before, changed_ids(shown, state.items))
-
-        await self._in_step(change)
-
+    @in_step
     async def depart(self, ids: Sequence[str], listed: Any) -> None:
         """Go on without some messages, and keep the conversation as it was as a branch.
 
@@ -751,27 +770,23 @@ class Tracker:
             ids: of the messages that leave.
             listed: what the list of the conversation said.
         """
+        old, keys = self.state, self.state.known.keys_of(ids)
+        entries = await self.history.read()
+        left = [entry for entry in entries if entry.key not in set(keys)]
+        rebuilt = await self._rebuild(left, keys)
+        if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
+            self.state = new = self._empty_state()
+            new.take_over(old, rebuilt.ledger)
+            for entry in left:
+                new.known.put(entry.key, old.known.tokens[entry.key])
+            new.known.marks = {
+                mark: {id for id in bearing if id in new.known} for mark, bearing in old.known.marks.items()
+            }
+            new.rebuild(rebuilt)
+            self.branches.keep(Branch(old, entries, listed))
+            self.edited = True
 
-        async def change() -> None:
-            old, keys = self.state, self.state.known.keys_of(ids)
-            entries = await self.history.read()
-            left = [entry for entry in entries if entry.key not in set(keys)]
-            rebuilt = await self._rebuild(left, keys)
-            if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
-                self.state = new = self._empty_state()
-                new.take_over(old, rebuilt.ledger)
-                for entry in left:
-                    new.known.put(entry.key, old.known.tokens[entry.key])
-                new.known.marks = {
-                    mark: {id for id in bearing if id in new.known}
-                    for mark, bearing in old.known.marks.items()
-                }
-                new.rebuild(rebuilt)
-                self.branches.keep(Branch(old, entries, listed))
-                self.edited = True
-
-        await self._in_step(change)
-
+    @in_step
     async def return_to(self, branch: Branch[Any], listed: Any) -> bool:
         """Go on with a branch, and keep the conversation as it was as another; tell whether that is done.
 
@@ -779,84 +794,71 @@ class Tracker:
             branch: one of `branches`.
             listed: what the list of the conversation that is left said.
         """
+        if all(branch is not one for one in self.branches):
+            return False  # what others changed meanwhile outdated it
+        old, new = self.state, branch.state
+        entries = await self.history.read()
+        there = {entry.key for entry in entries}
+        wanted = {entry.key: entry for entry in branch.entries}
+        if not self.can_insert and list(wanted)[: len(there & wanted.keys())] != [
+            entry.key for entry in entries if entry.key in wanted
+        ]:
+            there = set()  # all is added anew, in order
+        changes: list[Change] = [Delete([e.key for e in entries if e.key not in wanted or not there])]
+        changes += _missing(branch.entries, there)
+        before, after = old.ledger.edits(), new.ledger.edits()
+        gone = [name for name, edit in before.items() if after.get(name) is not edit]
+        come = [edit for name, edit in after.items() if before.get(name) is not edit]
+        changes += [Withdraw(gone)] if gone else []
+        changes.append(Record(come, self._learnt(new)))
+        is_done = await self._write(changes, at=self.number)
+        if is_done:
+            new.ledger.give_up(old.ledger.unwanted)
+            new.budget = old.budget
+            self.state = new
+            self.branches.take(branch)
+            self.branches.keep(Branch(old, entries, listed))
+            for mark in new.known.marks:
+                await self._read_mark(mark)
+            new.set_summary(old.shown.summary)
+            self.edited = True
+        return is_done
 
-        async def change() -> bool:
-            if all(branch is not one for one in self.branches):
-                return False  # what others changed meanwhile outdated it
-            old, new = self.state, branch.state
-            entries = await self.history.read()
-            there = {entry.key for entry in entries}
-            wanted = {entry.key: entry for entry in branch.entries}
-            if not self.can_insert and list(wanted)[: len(there & wanted.keys())] != [
-                entry.key for entry in entries if entry.key in wanted
-            ]:
-                there = set()  # all is added anew, in order
-            changes: list[Change] = [Delete([e.key for e in entries if e.key not in wanted or not there])]
-            changes += _missing(branch.entries, there)
-            before, after = old.ledger.edits(), new.ledger.edits()
-            gone = [name for name, edit in before.items() if after.get(name) is not edit]
-            come = [edit for name, edit in after.items() if before.get(name) is not edit]
-            changes += [Withdraw(gone)] if gone else []
-            changes.append(Record(come, self._learnt(new)))
-            is_done = await self._write(changes, at=self.number)
-            if is_done:
-                new.ledger.give_up(old.ledger.unwanted)
-                new.budget = old.budget
-                self.state = new
-                self.branches.take(branch)
-                self.branches.keep(Branch(old, entries, listed))
-                for mark in new.known.marks:
-                    await self._read_mark(mark)
-                new.set_summary(old.shown.summary)
-                self.edited = True
-            return is_done
-
-        return await self._in_step(change)
-
+    @in_step
     async def clear(self) -> None:
         """Remove everything."""
+        before, names = self.state.tokens, self.state.ledger.edits().keys()
+        all_keys = Delete(list(self.state.known.tokens))
+        changes: list[Change] = [all_keys, SetSummary(""), Withdraw(names), Record((), NOTHING)]
+        if await self._write(changes, at=self.number):
+            self.branches.drop()
+            self._start_empty()
+            if before:
+                self.note_edit("cleared", before, ())
 
-        async def change() -> None:
-            before, names = self.state.tokens, self.state.ledger.edits().keys()
-            all_keys = Delete(list(self.state.known.tokens))
-            changes: list[Change] = [all_keys, SetSummary(""), Withdraw(names), Record((), NOTHING)]
-            if await self._write(changes, at=self.number):
-                self.branches.drop()
-                self._start_empty()
-                if before:
-                    self.note_edit("cleared", before, ())
-
-        await self._in_step(change)
-
+    @in_step
     async def mark(self, new: str | None, old: str | None, ids: Collection[str] | None) -> int:
         """Change marks as `MemoryBase` does; a segment's id stands for all that it covers.
 
         What becomes pinned returns to the view.
         """
+        named = None if ids is None else self.state.expand(ids)
+        keys = [entry.key for entry in await self.history.read(ids=named, mark=old)]
+        if old is None:
+            bearing = {entry.key for entry in await self.history.read(mark=new)}
+            keys = [key for key in keys if key not in bearing]
+        changes = [Mark(keys, add=new, remove=old)]
+        if new != old and keys and await self._write(changes, at=self.number):
+            await self._marks_changed([mark for mark in (new, old) if mark is not None])
+        return 0 if new == old else len(keys)
 
-        async def change() -> int:
-            named = None if ids is None else self.state.expand(ids)
-            keys = [entry.key for entry in await self.history.read(ids=named, mark=old)]
-            if old is None:
-                bearing = {entry.key for entry in await self.history.read(mark=new)}
-                keys = [key for key in keys if key not in bearing]
-            changes = [Mark(keys, add=new, remove=old)]
-            if new != old and keys and await self._write(changes, at=self.number):
-                await self._marks_changed([mark for mark in (new, old) if mark is not None])
-            return 0 if new == old else len(keys)
-
-        return await self._in_step(change)
-
+    @in_step
     async def set_summary(self, summary: str) -> None:
         """Set the history's own summary."""
-
-        async def change() -> None:
-            state, before = self.state, self.state.tokens
-            if await self._write([SetSummary(summary)], at=self.number):
-                state.set_summary(summary)
-                self.note_edit("summary set", before, ())
-
-        await self._in_step(change)
+        state, before = self.state, self.state.tokens
+        if await self._write([SetSummary(summary)], at=self.number):
+            state.set_summary(summary)
+            self.note_edit("summary set", before, ())
 
     async def commit(
         self,
@@ -871,51 +873,42 @@ class Tracker:
             fresh: keys of items that had just come when it was planned.
             holds: tells whether it can be committed to a state that others may have changed.
         """
-
-        async def change() -> int | None:
-            state = self.state
-            if not holds(state):
-                return None
-            before = state.tokens
-            learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
-            outlived = [old for edit in done.edits for old in state.ledger.outlived_by(edit)]
-            record = Record([*outlived, *done.edits], learnt)
-            if done.edits and not await self._write([record], at=self.number, holds_here=True):
-                return None
-            state.commit(done, fresh)
-            for edit in outlived:
-                state.ledger.replace(edit)
-            return before
-
         # What others added is for the next view: nothing has to be read unless the write meets it.
-        try:
-            if not self._has_to_read:
-                return await change()
-        except ConflictError:
-            pass
-        return await self._in_step(change)
+        is_met = self._has_to_read
+        while True:
+            if is_met:
+                await self.catch_up()
+            try:
+                return await self._commit(done, fresh, holds)
+            except ConflictError:
+                is_met = True
 
+    async def _commit(
+        self, done: Done, fresh: Collection[ItemKey], holds: Callable[[MemoryState], bool]
+    ) -> int | None:
+        state = self.state
+        if not holds(state):
+            return None
+        before = state.tokens
+        learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
+        outlived = [old for edit in done.edits for old in state.ledger.outlived_by(edit)]
+        record = Record([*outlived, *done.edits], learnt)
+        if done.edits and not await self._write([record], at=self.number, holds_here=True):
+            return None
+        state.commit(done, fresh)
+        for edit in outlived:
+            state.ledger.replace(edit)
+        return before
+
+    @in_step
     async def note_handed_over(self, segment: SegmentEdit) -> None:
         """Note that a long-term memory has taken what a segment covers, if it is still there."""
-
-        async def change() -> None:
-            known = self.state.ledger.segment(segment.id)
-            if known is None or known.ref != segment.ref or known.handed_over:
-                return
-            noted = replace(known, handed_over=True)
-            if await self._write([Record([noted])], at=self.number):
-                self.state.ledger.replace(noted)
-
-        await self._in_step(change)
-
-    async def _in_step(self, change: Callable[[], Awaitable[T]]) -> T:
-        """Make a change to what is there now, again where others wrote meanwhile."""
-        while True:
-            await self.catch_up()
-            try:
-                return await change()
-            except ConflictError:
-                continue
+        known = self.state.ledger.segment(segment.id)
+        if known is None or known.ref != segment.ref or known.handed_over:
+            return
+        noted = replace(known, handed_over=True)
+        if await self._write([Record([noted])], at=self.number):
+            self.state.ledger.replace(noted)
 
     async def _marks_changed(self, marks: Collection[str]) -> None:
         """Read anew who bears these marks; bring back what is pinned now."""
