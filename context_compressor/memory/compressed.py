@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import chain
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, Unpack
@@ -270,7 +271,10 @@ class CompressedMemory(MemoryBase):
         originals = [(one.ids, piece) for one, piece in zip(asked.listing, said.pieces, strict=False)]
         view = state.view(None, with_summaries=True)
         view = self._follower.with_markers(view) if form is FORMS["chat"] else view
-        there = [item for ids, piece in originals if any(id in state.known for id in ids) for item in piece]
+        known, ids = state.known.tokens.__contains__, chain.from_iterable(own for own, _ in originals)
+        there = said.items
+        if len(originals) < len(said) or not all(map(known, ids)):  # some was deleted by hand
+            there = [item for ids, piece in originals if any(map(known, ids)) for item in piece]
         written = write_view(view, state.shown.whole, form, originals)
         shown = form.finish(written, there, asked.system)
         state.shown.set_system(asked.text, form.beside(said.items, shown))
