@@ -285,8 +285,12 @@ class TestCopies:
     def test_quotes_pass(self, text: str):
         assert checked(text, request(*self.material)) == text
 
-    def test_a_short_message_may_be_repeated(self):
-        assert checked("Order #W123 ships on Monday.", request(user("Order #W123 ships on Monday.")))
+    @pytest.mark.parametrize(
+        "around", ["{}", GOOD + "\n- own words\n- {}" + "\n- and what is open" * 30 + "?"]
+    )
+    def test_a_short_message_may_be_repeated(self, around: str):
+        said = "Order #W123 ships on Monday."
+        assert checked(around.format(said), request(user(said))) == around.format(said)
 
     def test_material_inside_the_summary_is_a_copy(self):
         short = " ".join(STORY[:3])
