@@ -132,7 +132,8 @@ class Gateway:
 
     async def _pass(self, request: Request) -> Response:
         """Send a request on as it is, and its answer back."""
-        return await self._passed(request, request.stream(), None)
+        has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
+        return await self._passed(request, request.stream() if has_body else None, None)
 
     async def _passed(
         self, request: Request, content: Any, why: str | None, api: Api | None = None

@@ -234,6 +234,21 @@ async def test_the_rest_passes_through_byte_for_byte(path: str, body: Any, why: 
     assert (why is None) == ("x-context-compressor" not in answered.headers)
 
 
+async def test_what_has_no_body_passes_without_one() -> None:
+    seen: list[httpx.Request] = []
+
+    def upstream(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, stream=Pieces())
+
+    async with serving("http://upstream/v1") as served, served.http() as http:
+        served.gateway.upstream._client._transport = httpx.MockTransport(upstream)
+        answered = await http.get("/v1/models")
+
+    assert answered.content == b"\x01as it is\xff"
+    assert not {"content-length", "transfer-encoding"} & seen[0].headers.keys()
+
+
 async def test_a_fault_of_the_memorys_lets_the_request_through() -> None:
     """Unchanged, with a header that says so: the agent does not stand still."""
 
