@@ -15,6 +15,7 @@ from context_compressor import InMemoryOffloadStore
 from tests.gateway.served import KEY, LISTS, PATHS, every_api, notes, serving, streamed_or_not
 from tests.integrations.clients_support import Api, work
 from tests.integrations.test_own import SUMMARY
+from tests.support.behaviours import IN_PLACE
 from tests.support.model_server import (
     ModelServer,
     Reply,
@@ -26,7 +27,6 @@ from tests.support.model_server import (
     rate_limited,
     status,
 )
-from tests.support.own import IN_PLACE
 from tests.support.wires import Received
 
 Dict = dict[str, Any]
