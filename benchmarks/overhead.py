@@ -4,12 +4,13 @@
     python benchmarks/overhead.py --profile
     python benchmarks/overhead.py --memory
 
-Four ratios, each the median of several runs:
+Five ratios, each the median of several runs:
 
 - `add` and `get_memory` over a session of 1,000 turns, with a summariser that returns a constant, to a bare
   tiktoken loop over the same texts;
 - `get_memory` without an event on a view of 1,000 messages, to `list(view)`;
 - `get_memory` with 100,000 messages in history to the same with 1,000, at the same view size, with events;
+- `delete` of one message for which the notes speak, of 1,500, to counting these once;
 - the longest that other tasks of the event loop had to wait during such a session, to the longest
   `get_memory`.
 
@@ -46,6 +47,7 @@ from context_compressor import (
     TiktokenCounter,
     from_openai,
 )
+from context_compressor.messages.parts import plain_texts
 from context_compressor.tokens.vocabularies import find_qwen_file
 
 LIMITS = {"session": 3.5, "still": 20.0, "history": 2.0}
@@ -207,7 +209,8 @@ def show_memory(turns: int, budget: int, top: int) -> None:
 
 def write_report(results: dict[str, dict[str, float]], folder: Path) -> None:
     """Write the figures as JSON and Markdown."""
-    session, still, history, loop = (results[name] for name in ("session", "still", "history", "loop"))
+    names = ("session", "still", "history", "deletion", "loop")
+    session, still, history, deletion, loop = (results[name] for name in names)
     rows = [
         [
             f"a session of {session['tokens']:,.0f} tokens, {session['events']:.0f} events, to counting it",
@@ -226,6 +229,12 @@ def write_report(results: dict[str, dict[str, float]], folder: Path) -> None:
             f"{history['large_seconds']:.3f} s",
             f"{history['small_seconds']:.3f} s",
             f"{history['ratio']:.2f}",
+        ],
+        [
+            "`delete` of one message that left, of 1,500, to counting these",
+            f"{deletion['delete_milliseconds']:.1f} ms",
+            f"{deletion['counting_milliseconds']:.1f} ms",
+            f"{deletion['ratio']:.2f}",
         ],
         [
             "longest wait of other tasks in such a session, to its longest event",
@@ -288,6 +297,33 @@ def measure_still(messages: int, repeats: int) -> dict[str, float]:
     runs = [asyncio.run(run()) for _ in range(repeats)]
     asked, copied = (statistics.median(column) / loops * 1e6 for column in zip(*runs, strict=True))
     return {"get_memory_microseconds": asked, "list_microseconds": copied, "ratio": asked / copied}
+
+
+def measure_deletion(messages: int, budget: int, repeats: int) -> dict[str, float]:
+    """Return how long deleting a message takes that left the view, in milliseconds, beside counting all."""
+    groups = grouped(make_session(messages))
+    said = [msg for group in groups for msg in group][:messages]
+    texts = [text for msg in said for text in plain_texts(msg)]
+    encoding = bare_encoding()
+
+    async def run() -> float:
+        memory = CompressedMemory(config=CompressionConfig(max_total_tokens=budget), summarizer=Constant())
+        await memory.add(said)
+        await memory.get_memory()
+        start = time.perf_counter()
+        await memory.delete([said[messages // 2].id])
+        return time.perf_counter() - start
+
+    pairs = [
+        (asyncio.run(run()), seconds_of(lambda: [len(encoding.encode_ordinary(text)) for text in texts]))
+        for _ in range(repeats)
+    ]
+    deleted, counted = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return {
+        "delete_milliseconds": deleted * 1e3,
+        "counting_milliseconds": counted * 1e3,
+        "ratio": statistics.median(one / other for one, other in pairs),
+    }
 
 
 def measure_loop(turns: int, budget: int, repeats: int) -> dict[str, float]:
@@ -372,6 +408,7 @@ def main() -> int:
         "session": measure_session(options.turns, options.budget, options.repeats),
         "still": measure_still(1_000, options.repeats),
         "history": measure_history(1_000, 100_000, options.repeats),
+        "deletion": measure_deletion(1_500, options.budget, options.repeats),
         "loop": measure_loop(options.turns, options.budget, options.repeats),
     }
     if options.results:

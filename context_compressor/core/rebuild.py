@@ -30,7 +30,7 @@ class Rebuilt(NamedTuple):
     ledger: Ledger
     """Without the edits that do not hold any more."""
     counted: dict[str, MessageTokens]
-    unseen: set[str]
+    unseen: Collection[str]
     items: list[ViewItem]
     builder: ExchangeBuilder
     lacking: set[str]
@@ -55,7 +55,7 @@ def rebuild(
     known: Collection[str] = (),
     sizes: Mapping[str, int] = MappingProxyType({}),
     earlier: Mapping[ItemKey, ViewItem] = MappingProxyType({}),
-    unseen: set[str] = frozenset(),  # type: ignore[assignment]
+    unseen: Collection[str] = (),
     bare: Collection[str] = (),
     redact: Redact | None = None,
     says_same: Callable[[Edit], bool] = lambda _: False,
@@ -90,7 +90,7 @@ def rebuild(
     ledger.decisions = builder.decisions
     lacking = {item.key for item in recovery.messages if item.key in bare and not ledger.segment_of(item)}
     lacking |= {key for key in builder.withheld if key in bare}
-    items = []
+    items: list[ViewItem] = []
     if not lacking:
         items = advance(
             [],
@@ -177,6 +177,8 @@ def _torn_items(ledger: Ledger, exchanges: Iterable[Exchange]) -> Iterator[ItemK
     What a call's result is may change without a word of either, where a message comes between them.
     """
     for exchange in exchanges:
+        if len(exchange) == 1:
+            continue
         items = [ItemKey(message.key, message.part) for message in exchange]
         covered = [item for item in items if ledger.segment_of(item) is not None]
         if len(covered) < len(items):

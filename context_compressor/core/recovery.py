@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterable
+from functools import cached_property
 
 from context_compressor.core.edits import SEGMENT_PART, EditT, ItemKey, SegmentEdit, StubEdit, with_words
 from context_compressor.core.items import SEGMENT_NAME
@@ -43,10 +44,13 @@ class Recovery:
         bare: Container[str] = (),
     ) -> None:
         self.messages = {ItemKey(message.key, message.part): message for message in messages}
-        self._names = tool_names(message.msg for message in self.messages.values())
         self._ledger = ledger
         self.redact = redact
         self._bare = bare
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return tool_names(message.msg for message in self.messages.values())
 
     def source_of(self, item: ItemKey) -> Msg | None:
         """Return a message before stubs; None where it is gone, or its text is not at hand."""
