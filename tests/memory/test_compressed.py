@@ -404,41 +404,6 @@ async def test_what_a_user_changes_in_a_view_is_told_as_an_edit_and_adding_is_no
     assert all(event.tokens_after == later.tokens_before for event, later in pairwise(events))
 
 
-async def test_a_deleted_message_leaves_the_very_next_view() -> None:
-    events: list[CompressionEvent] = []
-    memory = new_memory(on_event=events.append)
-    added = await filled(memory, turns(2))
-    await memory.get_memory()
-    await memory.delete([added[3].id])
-    assert to_openai(await memory.get_memory()) == turns(2)[:3] + turns(2)[4:]
-    assert [event.kind for event in events] == ["edit"]
-    assert events[0].message_ids == (added[3].id,)
-
-
-async def test_deleting_a_result_leaves_a_placeholder() -> None:
-    memory = new_memory()
-    added = await filled(memory, turns(2))
-    await memory.get_memory()
-    await memory.delete([added[2].id])
-    view = await good_view(memory)
-    assert to_openai(view)[2]["content"] == MISSING_RESULT
-    assert kind_of(view[2]) == "placeholder"
-
-
-async def test_a_stored_text_stays_while_another_message_says_the_same() -> None:
-    memory = new_memory()
-    body = text("same", 60)
-    added = await filled(memory, [user("go"), call("a"), result("a", body), call("b"), result("b", body)])
-    view = await memory.get_memory()
-    assert [kind_of(msg) for msg in view] == [None, None, "stub", None, "stub"]
-    await memory.delete([msg.id for msg in added[1:3]])
-    view = await memory.get_memory()
-    assert body in await everything(memory, view)
-    assert len(memory.store.texts()) == 1
-    await memory.delete([msg.id for msg in added[3:]])
-    assert memory.store.texts() == {}
-
-
 async def test_a_deleted_text_is_in_no_saved_state() -> None:
     memory = new_memory()
     added = await filled(memory, [user("go"), *exchange("secret", 60), *turns(1)])
@@ -750,22 +715,6 @@ async def test_provenance_says_what_a_stand_in_covers() -> None:
 # State
 
 
-async def test_a_saved_state_gives_the_same_view_for_nothing() -> None:
-    memory = new_memory(summarizer=Noting())
-    said = [user("go"), *exchange("big", 60), *turns(8)]
-    await filled(memory, said)
-    before = json.dumps([msg.to_dict() for msg in await memory.get_memory()])
-    state = json.loads(json.dumps(memory.state_dict()))
-    summarizer, events = Noting(), []
-    again = new_memory(summarizer=summarizer, on_event=events.append)  # with a new, empty store
-    again.load_state_dict(state)
-    assert json.dumps([msg.to_dict() for msg in await again.get_memory()]) == before
-    assert summarizer.requests == []
-    assert events == []
-    await nothing_lost(again, said)
-    assert json.loads(json.dumps(again.state_dict())) == state
-
-
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 async def test_who_copies_a_memory_is_told_how_to_save_it(copied: Callable[[Any], Any]) -> None:
     memory = new_memory()
@@ -803,22 +752,6 @@ async def test_a_loaded_state_can_be_saved_before_it_is_used() -> None:
     again = new_memory()
     again.load_state_dict(state)
     assert json.loads(json.dumps(again.state_dict())) == state
-
-
-async def test_a_state_saved_in_the_middle_of_an_exchange_goes_on() -> None:
-    memory = new_memory()
-    await filled(memory, [user("go"), call("c1", "c2"), result("c1", "one")])
-    await memory.get_memory()
-    again = new_memory()
-    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
-    assert to_openai(await again.get_memory()) == [user("go")]
-    await filled(again, [result("c2", "two")])
-    assert to_openai(await good_view(again)) == [
-        user("go"),
-        call("c1", "c2"),
-        result("c1", "one"),
-        result("c2", "two"),
-    ]
 
 
 @pytest.mark.parametrize("state", [AGENTSCOPE_STATE, AGENTSCOPE_OLD_STATE])
@@ -956,15 +889,6 @@ async def test_where_nothing_is_summarised_first_looks_shrink_before_their_excha
     assert sizes[0] < 400 < sizes[-1]
 
 
-async def test_several_results_below_the_arrival_limit_fit_together() -> None:
-    memory = new_memory()
-    ids = [f"p{n}" for n in range(8)]
-    said = [user("go"), call(*ids), *(result(id, text(f"result-{id}", 25)) for id in ids)]
-    await filled(memory, said)
-    view = await nothing_lost(memory, said)
-    assert any(kind_of(msg) == "stub" for msg in view)
-
-
 @pytest.mark.parametrize("history", [[], [user("go"), assistant("yes?")]])
 async def test_one_huge_user_message_keeps_its_head_and_tail(history: list[dict[str, Any]]) -> None:
     memory = new_memory()
@@ -973,14 +897,6 @@ async def test_one_huge_user_message_keeps_its_head_and_tail(history: list[dict[
     shown = wire_text(await nothing_lost(memory, [*history, said]))
     assert "huge:0 " in shown
     assert said["content"].splitlines()[-1] in shown
-
-
-async def test_one_huge_assistant_message_leaves_though_it_is_recent() -> None:
-    memory = new_memory()
-    said = [user("go"), assistant(text("huge", 1_100)), user("well?")]
-    await filled(memory, said)
-    shown = to_openai(await nothing_lost(memory, said))
-    assert (shown[0], shown[-1]) == (said[0], said[-1])
 
 
 async def test_an_overflow_that_no_message_is_to_blame_for_only_says_to_raise_the_budget() -> None:
@@ -1140,19 +1056,6 @@ async def test_what_other_tools_print_in_the_form_of_a_page_takes_no_room_from_p
     await filled(memory, page := await read_back(memory, ref, "read1"))
     assert page[1]["content"].startswith(f"[{ref} lines 1-")
     assert memory.standing_page_tokens() > 300
-
-
-async def test_a_page_that_others_rewrite_in_the_base_shows() -> None:
-    memory = new_memory(config(8_000, max_tool_message_tokens=300))
-    await filled(memory, [user("go"), *exchange("big", 200)])
-    ref = REF.findall(wire_text(await memory.get_memory()))[0]
-    added = await filled(memory, [*await read_back(memory, ref, "read1", offset=50, limit=40), *turns(8)])
-    await memory.compress_now()
-    state = memory.base.state_dict()
-    said = next(msg for msg, _ in state["content"] if msg["id"] == added[1].id)
-    said["content"][0]["output"] = "rewritten since"
-    memory.base.load_state_dict(state)
-    assert "rewritten since" in await everything(memory, await good_view(memory))
 
 
 # Redaction
