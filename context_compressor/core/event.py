@@ -589,7 +589,7 @@ class Event:
     ) -> tuple[list[Msg], list[Msg], set[int], tuple[str, ...]]:
         """Return what is to leave, as the transcript has it, and as writers read it; what stands in it.
 
-        The transcript has stubs in place, those of pages made here. Writers read texts whole, and what users
+        The transcript has stubs in place. Writers read texts whole, and what users
         said amid it that stays; behind these stand the places of those that the view showed whole. Last come
         the standing instructions in it, and in what stood for more before, that no message tells that stays,
         the oldest first. All of it is redacted: what was written before was when it was made.
