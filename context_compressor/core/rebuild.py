@@ -15,7 +15,13 @@ from context_compressor.core.recovery import Read, Recovery, read_words
 from context_compressor.core.shown import Redact, stored_text
 from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
 from context_compressor.messages import hosted
-from context_compressor.messages.exchanges import ORPHAN_REPAIR, Exchange, ExchangeBuilder, ExchangeMessage
+from context_compressor.messages.exchanges import (
+    ORPHAN_REPAIR,
+    Exchange,
+    ExchangeBuilder,
+    ExchangeMessage,
+    build_exchanges,
+)
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.store import ref_of
 from context_compressor.tokens.counter import MessageTokens
@@ -78,8 +84,10 @@ def rebuild(
         says_same: tells whether the messages that an edit is of, and tells of, say what they said.
     """
     exchanges, builder = paired(messages, ledger.decisions, unseen)
-    recovery = Recovery([m for exchange in exchanges for m in exchange], ledger, redact, bare)
-    _withdraw_outdated(ledger, recovery, exchanges, says_same)
+    # What stands behind a call that waits again says what it said, too.
+    said = build_exchanges(messages, ledger.decisions) if builder.withheld else exchanges
+    recovery = Recovery([message for exchange in said for message in exchange], ledger, redact, bare)
+    _withdraw_outdated(ledger, recovery, said, says_same)
     for key, msg in messages:
         if key in counted or key in sizes or key in bare:
             continue
