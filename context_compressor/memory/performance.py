@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from context_compressor.core.decide import Plan, still_holds
-from context_compressor.core.edits import SegmentEdit, message_id
+from context_compressor.core.edits import SegmentEdit
 from context_compressor.core.event import Done, Engine, Event
 from context_compressor.memory.reporting import Totals
 from context_compressor.memory.state import MemoryState
@@ -56,7 +56,7 @@ class Performance:
             fresh=frozenset(state.fresh),
             free_tokens=state.budget.free_tokens,
             system=state.shown.system[0],
-            places={message_id(key): place for place, key in enumerate(state.known.tokens)},
+            places=state.known.places_of(_leaving(plan)),
         )
         self.done: Done | None = None
         self.fresh = set(state.fresh)
@@ -126,3 +126,9 @@ class Performance:
         """Cancel the task, whichever loop it belongs to."""
         if self.task is not None and not self.has_ended:
             self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+
+
+def _leaving(plan: Plan) -> set[str]:
+    """Return the ids of the messages that a plan takes out of the view."""
+    units = (unit for segment in plan.segments for unit in segment.units if not unit.segment)
+    return {one for unit in units for item in unit.items for one in item.covered}

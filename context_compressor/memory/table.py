@@ -55,6 +55,19 @@ class MessageTable:
         """Return the keys of the messages under these ids, unknown ids left out."""
         return self._keys.of(message_ids, self.tokens)
 
+    def places_of(self, message_ids: Collection[str]) -> dict[str, int]:
+        """Return where messages stand in the history, by their ids; looked for from its end on."""
+        wanted, found, place = set(message_ids), dict[str, int](), len(self.tokens)
+        for key in reversed(self.tokens):
+            if not wanted:
+                break
+            place -= 1
+            own = message_id(key)
+            if own in wanted:
+                wanted.discard(own)
+                found[own] = place
+        return found
+
     def key_after(self, keys: Collection[str]) -> str | None:
         """Return the key behind the last of these; None behind the newest message, or where none is known."""
         after: str | None = None
