@@ -65,7 +65,9 @@ async def interrupted(agent: ReActAgent, when: asyncio.Event, how: Interrupt) ->
 
 
 @pytest.mark.parametrize(
-    ("wire", "how"), [(OPENAI, by_the_agents_method), (DASHSCOPE, by_cancelling_its_task)], ids=str
+    ("wire", "how"),
+    [(OPENAI, by_the_agents_method), (DASHSCOPE, by_cancelling_its_task)],
+    ids=["openai, method", "dashscope, cancelled"],
 )
 async def test_interrupted_in_the_first_of_three_calls_it_goes_on(
     wire: Wire, how: Interrupt, depots: Path
