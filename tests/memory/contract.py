@@ -60,7 +60,13 @@ async def ids_of(memory: MemoryBase, **filters: Any) -> str:
 
 
 class MemoryContract:
-    """The contract, for histories of plain messages."""
+    """The contract, for histories of plain messages.
+
+    Attributes:
+        ids: strings that are ids and marks alike.
+    """
+
+    ids: tuple[str, ...] = ("a-b/c:d", "", " ", "编号", "a" * 300, "../../x")
 
     async def test_every_method_works_before_the_first_add(self, memory: MemoryBase) -> None:
         assert await memory.size() == 0
@@ -264,7 +270,7 @@ class MemoryContract:
 
     async def test_any_string_is_an_id_and_a_mark(self, memory: MemoryBase) -> None:
         await memory.add(make_msg("other"))
-        for msg_id in ("a-b/c:d", "", " ", "编号", "a" * 300, "../../x"):
+        for msg_id in self.ids:
             await memory.add(make_msg(msg_id))
             await memory.update_messages_mark(msg_id, msg_ids=[msg_id])
             assert [msg.id for msg in await memory.get_memory(mark=msg_id)] == [msg_id]
