@@ -408,3 +408,22 @@ def test_what_memories_log_does_not_run_into_the_table(tmp_path):
     done = run_process("replay", "chat.json", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_names_of_sessions_never_become_paths(cli, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra `report`")
+    name = "../../\u202eevil\x1b[31m"
+    (tmp_path / "chat.json").write_text(json.dumps({"id": name, "messages": session(3)}))
+
+    ran = cli("replay", "chat.json", "--png", "pictures", "-q")
+
+    assert ran.code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"chat.json", "pictures"}
+    assert len(list((tmp_path / "pictures").iterdir())) == 3
+
+
+def test_nothing_that_could_be_replayed(cli, tmp_path):
+    (tmp_path / "chat.json").write_text(json.dumps([says("user", "hi")]))
+    ran = cli("replay", "chat.json")
+    assert ran.code == 2
+    assert "no session could be replayed; chat.json: has no assistant message" in ran.err
