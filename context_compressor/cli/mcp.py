@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from context_compressor.cli.options import DONE, CommandError
+from context_compressor.cli.options import DONE, CommandError, listen_at, shown_address
 from context_compressor.cli.output import check_folder, check_stdout
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import check_namespace
@@ -70,7 +70,7 @@ def mcp(
         if sys.stdin is None:
             raise CommandError("stdin is closed, and the client speaks there; --transport streamable-http")
     try:
-        from context_compressor.integrations.loopback import is_loopback, listen
+        from context_compressor.integrations.loopback import is_loopback
         from context_compressor.integrations.mcp import PATH, serve_http, serve_stdio
     except ImportError as error:
         raise CommandError(str(error)) from None
@@ -79,17 +79,10 @@ def mcp(
         serve_stdio(texts)
         return DONE
     host, port = _HOST if host is None else host, _PORT if port is None else port
-    try:
-        listening = listen(host, port)
-    except OSError as error:
-        raise CommandError(f"--host {host} --port {port}: {error.strerror or error}") from None
-    with listening:
-        address, number = listening.getsockname()[:2]
-        shown = f"[{address}]" if ":" in address else address
+    with listen_at(host, port) as listening:
+        address, shown = listening.getsockname()[0], shown_address(listening)
         if not is_loopback(address):
             print("anybody who reaches this address may read the namespace", file=sys.stderr)
-        print(
-            f"serving {namespace} at http://{shown}:{number}{PATH}; Ctrl-C ends", file=sys.stderr, flush=True
-        )
+        print(f"serving {namespace} at http://{shown}{PATH}; Ctrl-C ends", file=sys.stderr, flush=True)
         serve_http(texts, listening, allow_host or ())
     return DONE

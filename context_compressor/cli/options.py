@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from math import inf
 from pathlib import Path
 from typing import Annotated, Final
@@ -73,3 +74,19 @@ def check_store(path: str, shown: str) -> Path:
         what = "is no directory" if directory.exists() else "does not exist"
         raise CommandError(f"{shown_url(shown)}: {what}; name the directory given to compress or the memory")
     return directory
+
+
+def listen_at(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address; port 0 is any that is free."""
+    from context_compressor.integrations.loopback import listen
+
+    try:
+        return listen(host, port)
+    except OSError as error:
+        raise CommandError(f"--host {host} --port {port}: {error.strerror or error}") from None
+
+
+def shown_address(listening: socket.socket) -> str:
+    """Return where a socket listens, as a URL has it."""
+    address, number = listening.getsockname()[:2]
+    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from context_compressor.cli.options import DONE, CommandError
+from context_compressor.cli.options import DONE, CommandError, listen_at, shown_address
 from context_compressor.core.config import as_config
 from context_compressor.errors import ContextCompressorError
 
@@ -87,7 +87,7 @@ def serve(
         from context_compressor.gateway.backend import Backend
         from context_compressor.gateway.serve import Options, make_gateway
         from context_compressor.gateway.serve import serve as run
-        from context_compressor.integrations.loopback import is_loopback, listen
+        from context_compressor.integrations.loopback import is_loopback
     except ImportError as error:
         raise CommandError(
             f"serve needs the extra: pip install 'agent-context-compressor[gateway]' ({error})"
@@ -119,27 +119,23 @@ def serve(
     except (ContextCompressorError, ValueError, TypeError) as error:
         raise CommandError(f"--set {error}") from None
     try:
-        Backend(backend, store)
+        opened = Backend(backend, store)
     except (ContextCompressorError, ValueError) as error:
         raise CommandError(f"--backend, --store: {error}") from None
     except ImportError as error:
         raise CommandError(str(error)) from None
     try:
-        make_gateway(options)
-        listening = listen(host, port)
+        gateway = make_gateway(options, opened)
     except ContextCompressorError as error:
         raise CommandError(f"--{error}") from None
-    except OSError as error:
-        raise CommandError(f"--host {host} --port {port}: {error.strerror or error}") from None
-    with listening:
-        address, number = listening.getsockname()[:2]
-        shown = f"[{address}]" if ":" in address else address
+    with listen_at(host, port) as listening:
+        address, shown = listening.getsockname()[0], shown_address(listening)
         if not is_loopback(address):
             print(
                 "anybody who reaches this address may send requests on with a key of his own", file=sys.stderr
             )
-        print(f"serving {upstream} at http://{shown}:{number}/v1; Ctrl-C ends", file=sys.stderr, flush=True)
-        run(options, listening, workers)
+        print(f"serving {upstream} at http://{shown}/v1; Ctrl-C ends", file=sys.stderr, flush=True)
+        run(gateway, options, listening, workers)
     return DONE
 
 

@@ -20,12 +20,11 @@ from starlette.types import Receive, Scope, Send
 from context_compressor.errors import ContextCompressorError, InvalidArgumentError
 from context_compressor.events import CompressionEvent
 from context_compressor.gateway.apis import APIS, Api
-from context_compressor.gateway.backend import Backend
+from context_compressor.gateway.backend import Backend, Turns
 from context_compressor.gateway.identity import Identity, identity_of
 from context_compressor.gateway.journal import Journal
 from context_compressor.gateway.metrics import Metrics
 from context_compressor.gateway.pages import Pages
-from context_compressor.gateway.turns import Turns
 from context_compressor.gateway.upstream import (
     EventStream,
     Headers,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from context_compressor.backends.admin.opening import is_database, open_memory, open_states, open_store
-from context_compressor.memory.leases import Leases
+from context_compressor.memory.leases import EventLease, Leases, Waits
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 
 _USER = "context_compressor gateway"
@@ -34,6 +37,31 @@ class MemoryStates:
     async def keys(self) -> list[str]:
         """Return the keys that have a state."""
         return sorted(self._kept)
+
+
+class Turns:
+    """Give each request of a conversation its turn.
+
+    Args:
+        leases: where several workers share them; None: there is one.
+    """
+
+    def __init__(self, leases: Leases | None = None) -> None:
+        self._leases = leases
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, name: str) -> AsyncIterator[EventLease]:
+        """Wait for the turn of a conversation, and keep it; gives the lease, by which costs are noted."""
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
+            lease, waits = EventLease(self._leases, name), Waits()
+            try:
+                while not await lease.take():
+                    await waits.next()
+                yield lease
+            finally:
+                await lease.give_back()
 
 
 class Backend:

@@ -50,12 +50,6 @@ class Metrics:
             registry=registry,
         )
         self._events = Counter("context_compressor_events", "Events by kind.", ("kind",), registry=registry)
-        self._notes = Counter(
-            "context_compressor_notes_tokens",
-            "Tokens that a model read and wrote for notes.",
-            ("of",),
-            registry=registry,
-        )
         self._twice = Counter(
             "context_compressor_taken_over",
             "Events begun by a worker that never ended them: notes maybe paid for twice.",
@@ -86,11 +80,6 @@ class Metrics:
     def note_event(self, event: CompressionEvent) -> None:
         """Count an event."""
         self._events.labels(event.kind).inc()
-
-    def note_notes(self, read: int, written: int) -> None:
-        """Count what a model read and wrote for notes."""
-        self._notes.labels("read").inc(read)
-        self._notes.labels("written").inc(written)
 
     def note_taken_over(self) -> None:
         """Count an event that another worker had begun."""

@@ -44,8 +44,8 @@ class Options:
     grace_seconds: int = 30
 
 
-def make_gateway(options: Options) -> Gateway:
-    """Return a gateway.
+def make_gateway(options: Options, backend: Backend | None = None) -> Gateway:
+    """Return a gateway, over a backend that is open already where there is one.
 
     Raises:
         InvalidArgumentError, ValueError: an option that cannot be.
@@ -54,20 +54,17 @@ def make_gateway(options: Options) -> Gateway:
     upstream = Upstream(
         options.upstream, connect_seconds=options.connect_seconds, read_seconds=options.read_seconds
     )
-    backend = Backend(options.backend, options.store, key_prefix=options.key_prefix)
+    if backend is None:
+        backend = Backend(options.backend, options.store, key_prefix=options.key_prefix)
     return Gateway(upstream, options.settings, backend)
 
 
-def make_app(options: Options) -> Starlette:
-    """Return the application of a worker."""
-    return make_gateway(options).app()
-
-
-def serve(options: Options, listening: socket.socket, workers: int = 1) -> None:
+def serve(gateway: Gateway, options: Options, listening: socket.socket, workers: int = 1) -> None:
     """Serve on a socket that is bound, until the process is told to end.
 
     Args:
-        options: what the gateway is made of.
+        gateway: what serves; several workers make one each.
+        options: what it is made of.
         listening: the socket.
         workers: processes; more than one need a backend.
     """
@@ -79,7 +76,7 @@ def serve(options: Options, listening: socket.socket, workers: int = 1) -> None:
         "date_header": False,  # the upstream's goes through
     }
     if workers == 1:
-        server = uvicorn.Server(uvicorn.Config(make_app(options), **shared))
+        server = uvicorn.Server(uvicorn.Config(gateway.app(), **shared))
         asyncio.run(server.serve(sockets=[listening]))
         return
     with tempfile.TemporaryDirectory(prefix="context-compressor-") as folder:
@@ -92,4 +89,4 @@ def serve(options: Options, listening: socket.socket, workers: int = 1) -> None:
 def app_of_worker() -> Starlette:
     """Return the application of one of several workers, by the options in their environment."""
     said = json.loads(os.environ[_OPTIONS])
-    return make_app(Options(**{**said, "settings": Settings(**said["settings"])}))
+    return make_gateway(Options(**{**said, "settings": Settings(**said["settings"])})).app()
