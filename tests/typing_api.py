@@ -19,6 +19,7 @@ from context_compressor import (
     FileOffloadStore,
     History,
     InMemoryMemory,
+    InMemoryMemoryService,
     InMemoryOffloadStore,
     MemoryBase,
     Msg,
@@ -40,6 +41,7 @@ from context_compressor.integrations import anthropic as clients_of_anthropic
 from context_compressor.integrations import dashscope as clients_of_dashscope
 from context_compressor.integrations import langchain, openai_agents, pydantic_ai
 from context_compressor.integrations import openai as clients_of_openai
+from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
 
 ChatDicts = list[dict[str, Any]]
 
@@ -265,6 +267,9 @@ def misspell() -> None:
     CompressedMemory(max_total_token=16_000)  # type: ignore[call-arg]
     CompressedMemory(max_total_tokens="16k")  # type: ignore[arg-type]
     compress_messages([], keep_recent=3)  # type: ignore[call-arg]
+    AgentScopeCompressedMemory(keep_recent_tokens=1_000, target_ratio=0.4)
+    AgentScopeCompressedMemory(keep_recent_token=1_000)  # type: ignore[call-arg]
+    InMemoryMemoryService(idle_second=5)  # type: ignore[call-arg]
     clients_of_openai.compressed(OpenAI(), budget=16_000)  # type: ignore[call-arg]
     langchain.Compression(budget=16_000)  # type: ignore[call-arg]
     openai_agents.Compression(sumarizer="rules")  # type: ignore[call-arg]

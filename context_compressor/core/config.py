@@ -23,21 +23,15 @@ _DEFAULT_TOOL_TOKENS = 2_000
 _DEFAULT_PREVIEW_TOKENS = 200
 
 
-class ConfigFields(TypedDict, total=False):
-    """The fields of a `CompressionConfig` as keywords of whoever takes them by themselves."""
+class OwnFields(TypedDict, total=False):
+    """The fields of a `CompressionConfig` that ReMe has not."""
 
     mode: Literal["compact", "compress", "auto"]
-    working_summary_mode: Literal["compact", "compress", "auto"]
-    max_total_tokens: int
     window_tokens: int | None
     window_ratio: float
     max_view_messages: int | None
     reserved_tokens: int
-    max_tool_message_tokens: int
-    group_token_threshold: int | None
-    keep_recent_count: int
     keep_recent_tokens: int | None
-    compact_ratio_threshold: float
     target_ratio: float
     arrival_ratio: float
     keep_images: int
@@ -53,6 +47,17 @@ class ConfigFields(TypedDict, total=False):
     on_failure: Literal["fallback", "raise"]
     summarizer_timeout_seconds: float
     store_timeout_seconds: float
+
+
+class ConfigFields(OwnFields, total=False):
+    """The fields of a `CompressionConfig` as keywords of whoever takes them by themselves."""
+
+    working_summary_mode: Literal["compact", "compress", "auto"]
+    max_total_tokens: int
+    max_tool_message_tokens: int
+    group_token_threshold: int | None
+    keep_recent_count: int
+    compact_ratio_threshold: float
 
 
 class CompressionConfig(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from context_compressor.backends.records import Standing, as_name
 from context_compressor.errors import (
@@ -25,6 +25,19 @@ DEFAULT_SESSION = "default"
 """The session of what comes without one, as agentscope-runtime has it."""
 _TOP_K, _PAGE_SIZE = 10, 10
 """How many messages a search, and a page, give at most unless told otherwise."""
+
+
+class IndexOptions(TypedDict, total=False):
+    """The keywords of every service that speak of its search index."""
+
+    indexed_messages: int
+    idle_seconds: float
+
+
+class ServiceOptions(IndexOptions, total=False):
+    """The keywords of every service; `MemoryService` says what they are."""
+
+    max_messages_per_session: int | None
 
 
 class MemoryService(ABC):

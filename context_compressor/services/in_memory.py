@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from context_compressor.backends.records import Standing
 from context_compressor.core.edits import name_of
@@ -11,14 +11,14 @@ from context_compressor.memory.history import Delete, Record, SetSummary, Withdr
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.tracking import NOTHING
 from context_compressor.offload.store import InMemoryOffloadStore
-from context_compressor.services.base import MemoryService
+from context_compressor.services.base import MemoryService, ServiceOptions
 
 
 class InMemoryMemoryService(MemoryService):
     """Keep sessions in this process; `stop` lets go of all of them."""
 
-    def __init__(self, **options: Any) -> None:
-        check_options(options, MemoryService)
+    def __init__(self, **options: Unpack[ServiceOptions]) -> None:
+        check_options(options, ServiceOptions)
         super().__init__(**options)
         self._users: dict[str, dict[str, InMemoryMemory]] = {}
         self._stores: dict[tuple[str, str], InMemoryOffloadStore] = {}

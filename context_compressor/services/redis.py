@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from redis.asyncio import ConnectionPool
 
@@ -19,7 +19,7 @@ from context_compressor.backends.redis.history import RedisHistory, RedisMemory
 from context_compressor.backends.redis.store import RedisOffloadStore
 from context_compressor.backends.redis.users import UserSessions
 from context_compressor.errors import InvalidArgumentError, check_options
-from context_compressor.services.base import MemoryService
+from context_compressor.services.base import IndexOptions, MemoryService
 
 
 class RedisMemoryService(MemoryService):
@@ -56,13 +56,13 @@ class RedisMemoryService(MemoryService):
         ttl_seconds: int | None = 3_600,
         max_messages_per_session: int | None = None,
         key_prefix: str = "",
-        **options: Any,
+        **options: Unpack[IndexOptions],
     ) -> None:
         try:
             check_keys(key_prefix, ttl_seconds)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(str(error).replace("key_ttl", "ttl_seconds")) from None
-        check_options(options, RedisMemoryService, MemoryService)
+        check_options(options, RedisMemoryService, IndexOptions)
         if ttl_seconds is not None:  # the index tells no longer of what has ended
             options = {"idle_seconds": ttl_seconds, **options}
         super().__init__(max_messages_per_session=max_messages_per_session, **options)

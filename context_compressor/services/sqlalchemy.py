@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -13,7 +13,7 @@ from context_compressor.backends.sql.engines import dispose, engine_for, in_tran
 from context_compressor.backends.sql.history import SQLAlchemyMemory, remove_session, standings
 from context_compressor.backends.sql.store import SQLAlchemyOffloadStore
 from context_compressor.errors import InvalidArgumentError, check_options
-from context_compressor.services.base import MemoryService
+from context_compressor.services.base import MemoryService, ServiceOptions
 
 T = TypeVar("T")
 
@@ -30,8 +30,8 @@ class SQLAlchemyMemoryService(MemoryService):
         InvalidArgumentError: neither of those.
     """
 
-    def __init__(self, engine: AsyncEngine | str, **options: Any) -> None:
-        check_options(options, SQLAlchemyMemoryService, MemoryService)
+    def __init__(self, engine: AsyncEngine | str, **options: Unpack[ServiceOptions]) -> None:
+        check_options(options, SQLAlchemyMemoryService, ServiceOptions)
         super().__init__(**options)
         if not isinstance(engine, AsyncEngine | str):
             raise InvalidArgumentError(

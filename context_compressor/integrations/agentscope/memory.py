@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 try:
     from agentscope.memory import MemoryBase as AgentScopeMemoryBase
@@ -21,7 +21,7 @@ except ImportError as error:
         f"pip install 'agent-context-compressor[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
     ) from error
 
-from context_compressor.core.config import CompressionConfig, as_config
+from context_compressor.core.config import CompressionConfig, OwnFields, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import EventHook
 from context_compressor.integrations.agentscope.history import ForeignMemory, to_its_end
@@ -133,7 +133,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         hand_over: Receiver | None = None,
         toolkit: Toolkit | None = None,
         tools: bool = True,
-        **fields: Any,
+        **fields: Unpack[OwnFields],
     ) -> None:
         super().__init__()
         if reme_config_path is not None:
