@@ -14,7 +14,7 @@ WHAT = --editable ".[$*]"
 export PYTHONDONTWRITEBYTECODE =
 $(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
-.PHONY: help demo test ci all lint pyright format bench crash durable writers peers dist extras clean
+.PHONY: help demo test ci all lint pyright format bench clients crash durable writers peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
@@ -25,6 +25,7 @@ help:
 	@echo "make pyright check the types of the examples with basedpyright as well"
 	@echo "make format  mend what formatter and linter can mend"
 	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
+	@echo "make clients run Codex, opencode, SDKs and frameworks through the gateway; installs them; writes $(RESULTS)"
 	@echo "make crash   kill processes and servers, at most 30 minutes for each backend; goes on where it stopped"
 	@echo "make durable measure durable memories beside AgentScope's; writes $(RESULTS)"
 	@echo "make writers many processes write into one session, in every database, with kills and pauses; takes hours"
@@ -80,6 +81,11 @@ bench: $(VENV)/installed-report
 	$(BIN)/python benchmarks/search.py --data "$(DATA)" --results $(RESULTS)
 	$(BIN)/python benchmarks/retention.py --sessions 1000
 	-$(BIN)/python benchmarks/background.py --data "$(DATA)" --results $(RESULTS)
+
+# With names, some of them: make clients CLIENTS="codex opencode-chat"
+CLIENTS =
+clients: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.clients $(CLIENTS) --results $(RESULTS)
 
 crash: $(VENV)/installed-dev
 	PYTHONPATH=. $(BIN)/python benchmarks/crash.py --results $(RESULTS)

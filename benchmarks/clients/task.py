@@ -1,0 +1,189 @@
+"""The task of a real client: a folder of logs, and a model that goes through them with the client's tools.
+
+The model goes by what it sees: each log names the one to read next. It calls whichever tools the client
+offers. At two turns it reads back a text that left, and checks what came. What the memory asks it to note it
+notes, by edits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.model_server import answer
+from tests.support.provider_tokens import count_message
+from tests.support.replies import Reply
+from tests.support.wires import Received
+
+Dict = dict[str, Any]
+
+TURNS = 60
+"""Turns of the model with calls of the client's tools; its answer comes behind them."""
+DONE = "All logs are read: units were lost on every host."
+REQUEST = (
+    "Go through the logs in this folder with your tools, beginning with logs/0.log. Each names the one to "
+    "read next. Then tell me what went wrong. Never write to a log."
+)
+_LOGS, _STEP, _LINES = 67, 23, 140
+_CODE = re.compile(r"the code of log (\d+) is [0-9a-f]{12}")
+_REF = re.compile(r"ctx://[0-9a-f]{16}")
+_ASKED_FOR_NOTES = ("This message is from your memory", "You write the notes of an AI agent's memory")
+_NOTED = re.compile(r"^(\d+): (Logs read so far: .*)$", re.MULTILINE)
+_READ_BACK = {30: "alone", 40: "beside"}
+"""At which turns a text that left is read back: alone, and beside a call of the client's."""
+_READ_TOOL = "read_offloaded"
+_READS = ("read", "read_file", "view_text_file", "Read")
+_RUNS = ("exec_command", "shell_command", "shell", "bash", "Bash", "run_command", "execute_shell_command")
+"""Tools of clients and frameworks that read files and run commands."""
+
+
+def make_folder(folder: Path) -> None:
+    """Write the logs."""
+    (folder / "logs").mkdir(parents=True)
+    for number in range(_LOGS):
+        lines = [
+            f"{line // 60:02}:{line % 60:02} unit {line * (number + 3) % 997} took {line * 31 % 89} ms: "
+            f"{f'ERROR, lost {number * line}' if line % 67 == 66 else 'ok'}"
+            for line in range(_LINES)
+        ]
+        code = hashlib.sha256(f"log {number}".encode()).hexdigest()[:12]
+        head = [
+            f"log of host-{number}; read next: logs/{(number + _STEP) % _LOGS}.log",
+            f"the code of log {number} is {code}",
+        ]
+        (folder / "logs" / f"{number}.log").write_text("\n".join([*head, *lines, ""]), encoding="utf-8")
+
+
+class Model:
+    """A model that reads one log after the other.
+
+    Args:
+        folder: where the logs lie, for tools that want whole paths.
+
+    Attributes:
+        turns: its replies with calls of the client's.
+        notes: requests for notes.
+        others: requests beside the task, such as for a title.
+        raw_tokens: of what it was told and called, each counted once.
+        read_back: how a text that left was read back: "alone", "beside".
+        faults: what it should have seen and did not.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = -1
+        self._next = "logs/0.log"
+        self._back = ""
+        self.turns = self.notes = self.others = self.raw_tokens = 0
+        self.read_back: list[str] = []
+        self.faults: list[str] = []
+
+    def __call__(self, messages: list[Dict], received: Received) -> Reply:
+        head = {"messages": [messages[0], messages[-1]], "system": received.json.get("system")}
+        asked = "\n".join(_texts([head, received.json.get("instructions")]))
+        if any(mark in asked for mark in _ASKED_FOR_NOTES):
+            self.notes += 1
+            return answer(_edits("\n".join(_texts(messages))))
+        tools = dict(_tools(received))
+        reads = next((name for name in _READS if name in tools), None)
+        runs = next((name for name in _RUNS if name in tools), None)
+        usable = [name for name in (reads, runs) if name is not None]
+        if not usable:
+            self.others += 1
+            return answer("Reading logs")
+        new = _behind_the_last_reply(messages)
+        back, self._back = self._back, ""
+        if not self._looks(new, back):
+            return answer(f"Something is wrong: {self.faults[-1]}")
+        if self.turns == TURNS:
+            return answer(DONE)
+        calls: list[tuple[str, Any]] = []
+        refs = _REF.findall("\n".join(_texts(messages))) if _READ_TOOL in tools else []
+        due = next(
+            (how for at, how in _READ_BACK.items() if self.turns >= at and how not in self.read_back), ""
+        )
+        if refs and due:
+            self._back = due
+            calls.append((_READ_TOOL, {"ref": refs[0]}))
+        if self._back != "alone":
+            self.turns += 1
+            name = usable[self.turns % len(usable)]
+            calls.append((name, self._arguments(tools[name])))
+        return answer(f"Turn {self.turns}.", calls)
+
+    def _looks(self, new: list[Dict], back: str) -> bool:
+        """Look at what came since the last reply; tell whether it holds what was called for."""
+        text = "\n".join(_texts(new))
+        if back:
+            if any(int(number) != self._number for number in _CODE.findall(text)):
+                self.read_back.append(back)
+            else:
+                self.faults.append(f"turn {self.turns}: {_READ_TOOL} brought {text[:300]!r}")
+                return False
+        if back == "alone":
+            return True
+        self.raw_tokens += sum(map(count_message, new))
+        if self.turns:
+            number = int("".join(filter(str.isdigit, self._next)))
+            found = re.search(rf"log of host-{number}; read next: (logs/\d+\.log)", text)
+            if found is None:
+                self.faults.append(f"turn {self.turns}: {self._next} is not in {text[:300]!r}")
+                return False
+            self._number, self._next = number, found[1]
+        return True
+
+    def _arguments(self, schema: Dict) -> Dict:
+        """Return what a tool is to be called with, by its schema, to read the next log."""
+        given: Dict = {}
+        required = schema.get("required") or list(schema["properties"])
+        for name, said in schema["properties"].items():
+            if "path" in name.lower():
+                given[name] = str(self._folder / self._next)
+            elif name in ("cmd", "command"):
+                line = f"cat {self._next}"
+                given[name] = ["bash", "-c", line] if said.get("type") == "array" else line
+            elif name in required and said.get("type") == "string":
+                given[name] = "Read the next log"
+        return given
+
+
+def _edits(text: str) -> str:
+    """Return edits of the notes: which logs are read."""
+    read = dict.fromkeys(re.findall(r"log of host-(\d+);", text))
+    noted = _NOTED.findall(text)
+    if not noted:
+        return (
+            f"## Goal\n+ Go through all logs: what went wrong\n## Done\n+ Logs read so far: {', '.join(read)}"
+        )
+    line, before = noted[-1]
+    new = [one for one in read if one not in re.findall(r"\d+", before)]
+    return f"~{line} {', '.join([before, *new])}\n## Done\n+ Errors were seen in logs {', '.join(new)}"
+
+
+def _tools(received: Received) -> Iterator[tuple[str, Dict]]:
+    for tool in received.tools:
+        function = tool.get("function") or tool
+        schema = function.get("parameters") or function.get("input_schema")
+        if isinstance(schema, dict) and schema.get("properties"):
+            yield str(function.get("name")), schema
+
+
+def _behind_the_last_reply(messages: list[Dict]) -> list[Dict]:
+    behind: list[Dict] = []
+    for message in reversed(messages):
+        kind = str(message.get("type"))
+        if message.get("role") == "assistant" or kind.endswith("_call") or kind == "reasoning":
+            break
+        behind.insert(0, message)
+    return behind
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
