@@ -377,12 +377,14 @@ class CompressedMemory(MemoryBase):
         """
         ids = as_ids(msg_ids)
         async with self._runner.changing():
+            await self._follower.note_deleting()
             return await self._tracker.delete(ids)
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:  # noqa: ARG002
         """Delete the messages that bear any of the marks; return how many."""
         names = as_marks(mark, "mark", is_optional=False)
         async with self._runner.changing():
+            await self._follower.note_deleting()
             return await self._tracker.delete_marked(names)
 
     async def clear(self) -> None:
@@ -505,7 +507,7 @@ class CompressedMemory(MemoryBase):
     def _start_from(self, loaded: Loaded) -> None:
         self._runner.start_anew()
         self._tracker.start_from(loaded.state, loaded.tokens)
-        self._follower.start_from(loaded.followed, loaded.markers)
+        self._follower.start_from(loaded.followed, loaded.known, loaded.markers)
 
     # What left the view
 

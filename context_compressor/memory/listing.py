@@ -339,10 +339,10 @@ def _speaks(wires: Iterable[dict[str, Any]]) -> bool:
     return any(wire.get("role") not in INSTRUCTING for wire in wires)
 
 
-def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:
-    """Keep the digests of messages that had been deleted by hand: those are not to come back."""
+def unless_returning(followed: Iterable[Followed], returning: Container[str]) -> list[Followed]:
+    """Keep the digests of messages that were deleted by hand: those are not to come back."""
     return [
-        one._replace(digest=MAY_RETURN, units=()) if all(id in known for id in one.ids) else one
+        one._replace(digest=MAY_RETURN, units=()) if all(id in returning for id in one.ids) else one
         for one in followed
     ]
 

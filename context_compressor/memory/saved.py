@@ -32,7 +32,7 @@ from context_compressor.core.ledger import Ledger, SavedLedger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce, SavedBudget
 from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs
-from context_compressor.memory.listing import Followed, unless_known
+from context_compressor.memory.listing import Followed
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.markers import Markers
@@ -92,6 +92,8 @@ class Loaded(NamedTuple):
     """Tokens of the messages that were counted, by key; none where another counter counted them."""
     followed: list[Followed]
     """The messages that came from a list."""
+    known: Collection[str]
+    """Keys of the messages that the history had."""
     markers: Mapping[str, Markers]
     """The request metadata in that list, by the id of its message."""
 
@@ -148,7 +150,7 @@ def read_saved(data: object, config: CompressionConfig, counter: TokenCounter) -
         InvalidStateError: an unknown version, or a key that is missing or malformed.
     """
     if data is None:
-        return Loaded(MemoryState(config, counter), {}, [], {})
+        return Loaded(MemoryState(config, counter), {}, [], (), {})
     try:
         return _read(data, config, counter)
     except InvalidStateError as error:
@@ -164,19 +166,16 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
     state.fresh = dict.fromkeys(saved.fresh, 0)
     state.withheld = saved.withheld
     state.shown.summary_place = saved.summary_place
-    followed = unless_known(
-        [
-            Followed((ids,) if isinstance(ids, str) else tuple(ids), digest, *map(tuple, units))
-            for ids, digest, *units in saved.synced
-        ],
-        saved.tokens,
-    )
+    followed = [
+        Followed((ids,) if isinstance(ids, str) else tuple(ids), digest, *map(tuple, units))
+        for ids, digest, *units in saved.synced
+    ]
     if saved.encoding != _encoding_of(counter):
         # By another count a stub may be smaller than its text, and a view fit.
-        return Loaded(state, {}, followed, saved.markers)
+        return Loaded(state, {}, followed, saved.tokens, saved.markers)
     state.blocked = set(saved.blocked)
     state.budget = BudgetInForce.load(saved.calibration, config)
-    return Loaded(state, saved.tokens, followed, saved.markers)
+    return Loaded(state, saved.tokens, followed, saved.tokens, saved.markers)
 
 
 def _checked(data: object) -> Saved:

@@ -24,7 +24,7 @@ from context_compressor.memory.listing import (
     Said,
     compare,
     is_one_exchange,
-    unless_known,
+    unless_returning,
 )
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.shell import Shell
@@ -45,6 +45,8 @@ class Listed:
     """What the list said last time."""
     loaded: list[Followed] = field(default_factory=list)
     """What was synced before a saved state was loaded, until the history was read."""
+    returning: set[str] = field(default_factory=set)
+    """Ids of those that nobody deleted by hand: where the history lacks them, it is behind that state."""
     markers: dict[str, Markers] = field(default_factory=dict)
     """The request metadata in the newest list, by the id of its message."""
 
@@ -85,7 +87,8 @@ class ListFollower:
     def followed(self) -> list[Followed]:
         """Return the messages that came from the list."""
         known, there = self._known, self._tracker.state.known
-        return known.loaded + [
+        loaded = unless_returning(known.loaded, known.returning.difference(self._tracker.known_tokens))
+        return loaded + [
             Followed(one.ids, one.digest, one.units if len(one.units) > 1 and one.deleted(there) else ())
             for one in known.listing
         ]
@@ -104,9 +107,28 @@ class ListFollower:
             for msg in messages
         ]
 
-    def start_from(self, followed: Sequence[Followed], markers: Mapping[str, Markers] | None = None) -> None:
-        """Forget what was synced, but for these messages and what request metadata the list carried."""
-        self._latest = Listed(self._tracker.state, loaded=list(followed), markers=dict(markers or {}))
+    def start_from(
+        self,
+        followed: Sequence[Followed],
+        returning: Iterable[str],
+        markers: Mapping[str, Markers] | None = None,
+    ) -> None:
+        """Forget what was synced, but for these messages and what request metadata the list carried.
+
+        Args:
+            followed: the messages.
+            returning: ids of those that nobody has deleted by hand.
+            markers: the metadata, by the id of its message.
+        """
+        self._latest = Listed(
+            self._tracker.state, loaded=list(followed), returning=set(returning), markers=dict(markers or {})
+        )
+
+    async def note_deleting(self) -> None:
+        """Note that what leaves the history from now on is deleted by hand. Holds: the tracker's lock."""
+        if self._known.loaded:
+            await self._tracker.catch_up()
+            self._known.returning.difference_update(self._tracker.state.known.tokens)
 
     def look_next_time(self, ids: Iterable[str] = ()) -> None:
         """Let the history tell how far a call that failed came.
@@ -115,8 +137,8 @@ class ListFollower:
             ids: of messages that came from the list and may be there, or not.
         """
         doubtful = dict.fromkeys(ids)
-        followed = unless_known(self.followed(), {*doubtful, *self._tracker.state.known.tokens})
-        self.start_from([*followed, *(Followed((id,), MAY_RETURN) for id in doubtful)])
+        followed = [*self.followed(), *(Followed((id,), MAY_RETURN) for id in doubtful)]
+        self.start_from(followed, {*doubtful, *self._tracker.state.known.tokens})
 
     @asynccontextmanager
     async def follow(self, said: Said, *, is_any: bool = True) -> AsyncIterator[Listing]:
@@ -262,8 +284,9 @@ class ListFollower:
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
         entries = [entry.msg for entry in await self._tracker.history.read() if entry.msg is not None]
-        history = {one.ids: one for one in _written(entries, known.loaded, said.form)}
-        loaded = {one.ids: one for one in known.loaded}
+        synced = unless_returning(known.loaded, known.returning)
+        history = {one.ids: one for one in _written(entries, synced, said.form)}
+        loaded = {one.ids: one for one in synced}
         places = {said.digest(place): place for place in range(len(said))}
         left = Counter(map(said.digest, range(len(said))))
         left.subtract(history[ids].digest for ids in loaded if ids in history)

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
@@ -542,6 +542,7 @@ def list_lives(draw: st.DrawFn) -> list[Step]:
 @pytest.mark.parametrize("base", [InMemoryMemory, ForeignMemory])
 @settings(max_examples=60, deadline=None)
 @given(steps=list_lives())
+@example(steps=[("say", "c"), ("restart", None), ("delete", "c")])
 async def test_the_history_says_what_the_list_says_but_for_what_was_deleted(
     base: type[MemoryBase], steps: list[Step]
 ) -> None:
