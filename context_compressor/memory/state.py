@@ -25,7 +25,7 @@ from context_compressor.core.units import Marks, Unit, classify, is_crowded
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.table import MessageTable
-from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, is_simple
+from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, build_exchanges, is_simple
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.tokens.counter import MessageTokens, TokenCounter, measure
@@ -249,24 +249,48 @@ class MemoryState:
         self.fresh = {i.key: i.tokens for i in self.items if i.key in self.fresh and not i.stubs}
         return True
 
-    def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
-        """Return the view without these messages; None where others depend on, stand for or repeat them."""
-        ledger, gone = self.ledger, set(keys)
-        if any(ledger.stands_in_for(item) or ledger.is_told(item) for item in map(ItemKey, gone)):
-            return None
-        if not gone.isdisjoint(self._builder.decisions.missing.values()):
-            return None  # calls before them, in the view or behind a summary, wait for results again
-        left = [item for item in self.items if item.kind == "message" and item.key.key in gone]
-        alone = [item for item in left if item.repair is None and not item.stubs and is_simple(item.source)]
-        if not len(alone) == len(left) == len(gone):
-            return None
-        return [item for item in self.items if item.kind != "message" or item.key.key not in gone]
+    def items_with(
+        self,
+        added: Mapping[str, tuple[Msg, MessageTokens]],
+        gone: Collection[str],
+        before: str | None,
+    ) -> list[ViewItem] | None:
+        """Return the view with messages in the place of others; None where more than these may change.
 
-    def show_without(self, items: Sequence[ViewItem], keys: Collection[str]) -> None:
-        """Show what `items_without` returned for these messages, which are gone."""
-        self.fresh = {key: tokens for key, tokens in self.fresh.items() if key.key not in keys}
+        What is neither a call nor a result changes no pairing, unless calls before it waited until it came.
+
+        Args:
+            added: messages with their tokens, by key.
+            gone: keys of the messages that leave.
+            before: key of the message in front of which those are added; None: they stand at the end.
+        """
+        ledger, keys = self.ledger, set(gone)
+        if any(ledger.stands_in_for(item) or ledger.is_told(item) for item in map(ItemKey, keys)):
+            return None
+        if not keys.isdisjoint(self._builder.decisions.missing.values()):
+            return None  # calls before them, in the view or behind a summary, wait for results again
+        places = [place for place, item in enumerate(self.items) if item.key.key in keys and _is_alone(item)]
+        if not places or len(places) < len(keys):
+            return None
+        left, place = [item for item in self.items if item.key.key not in keys], places[0]
+        if not added:
+            return left
+        exchanges = build_exchanges((key, msg) for key, (msg, _) in added.items())
+        is_in_place = places[-1] - place == len(places) - 1 and self.known.key_after(keys) == before
+        if not (
+            is_in_place and len(exchanges) == len(added) and all(is_simple(msg) for msg, _ in added.values())
+        ):
+            return None
+        counted = {key: tokens for key, (_, tokens) in added.items()}
+        grown = advance([], exchanges, ledger=ledger, counted=counted, measure=self.measure)
+        return [*left[:place], *grown, *left[place:]]
+
+    def show_with(self, items: Sequence[ViewItem], added: Collection[str], gone: Collection[str]) -> None:
+        """Show what `items_with` returned."""
+        new = {item.key: item.tokens for item in items if item.key.key in added}
+        self.fresh = {key: tokens for key, tokens in self.fresh.items() if key.key not in gone} | new
         self.generation += 1
-        self.ledger.frontier -= len(set(keys))
+        self.ledger.frontier += len(added) - len(set(gone))
         self.shown.show(items)
 
     def items_of(self, keys: Iterable[str]) -> list[ItemKey]:
@@ -369,3 +393,9 @@ class MemoryState:
             self.known.bearing(exclude_mark), with_summaries=with_summaries
         )
         return view
+
+
+def _is_alone(item: ViewItem) -> bool:
+    """Tell whether an item is a message as it came, and all of its exchange."""
+    is_whole = item.kind == "message" and item.repair is None and not item.stubs
+    return is_whole and item.exchange == item.key and is_simple(item.source)

@@ -697,25 +697,13 @@ class Tracker:
         keys = [key for key in dict.fromkeys(found) if key in state.known]
         if not keys:
             return 0
-        before, items = state.tokens, state.items_without(keys)
-        rebuilt = await self._without(keys) if items is None else None
-        following = [] if rebuilt is None else self._following(rebuilt)
-        if await self._write([Delete(keys), *following], at=self.number):
-            state.known.remove(keys)
-            self._note_gone(keys)
-            if rebuilt is not None:
-                self._show(rebuilt)
-            elif items is not None:
-                state.show_without(items, keys)
+        before = state.tokens
+        if await self._exchange(keys, {}, None):
             self.branches.drop(keys)
             self.note_edit("deleted", before, [message_id(key) for key in keys])
         else:  # a wrapped memory did something else
             await self.catch_up()
         return sum(key not in self.state.known for key in keys)
-
-    async def _without(self, keys: Collection[str]) -> Rebuilt:
-        left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
-        return await self._rebuild(left, keys)
 
     @property
     def can_insert(self) -> bool:
@@ -737,7 +725,6 @@ class Tracker:
             behind: ids of messages, of which the first that is there follows.
         """
         counts = await measure_all_off_loop(self._counter, added)
-        counted = {msg.id: tokens for msg, tokens in zip(added, counts, strict=True)}
         state = self.state
         before, shown = state.tokens, list(state.items)
         keys = state.known.keys_of(gone)
@@ -746,21 +733,43 @@ class Tracker:
         marks = [found.get(key, ()) for key in keys]
         if len(marks) != len(added):
             marks = [()] * len(added)
-        changes: list[Change] = [Delete(keys)]
-        changes += [Add(msg, own, before=next_key) for msg, own in zip(added, marks, strict=True)]
-        left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
-        place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
-        left[place:place] = [Entry(0, 0, msg.id, msg) for msg in added]
-        rebuilt = await self._rebuild(left, keys, unseen=set(counted))
-        changes += self._following(rebuilt)
+        new = {
+            msg.id: (Add(msg, own, before=next_key), tokens)
+            for msg, own, tokens in zip(added, marks, counts, strict=True)
+        }
+        if await self._exchange(keys, new, next_key):
+            self.note_edit(CHANGED, before, changed_ids(shown, state.items))
+
+    async def _exchange(
+        self, gone: Collection[str], added: Mapping[str, tuple[Add, MessageTokens]], before: str | None
+    ) -> bool:
+        """Write messages in the place of others, and show them; tell whether that is done.
+
+        Args:
+            gone: keys of the messages that leave.
+            added: what is added, with its tokens, by key.
+            before: key of the message in front of which they are added; None: at the end.
+        """
+        state, rebuilt = self.state, None
+        items = state.items_with({k: (add.msg, tokens) for k, (add, tokens) in added.items()}, gone, before)
+        changes: list[Change] = [Delete(gone), *(add for add, _ in added.values())]
+        if items is None:
+            left = [entry for entry in await self.history.read() if entry.key not in set(gone)]
+            place = next((n for n, entry in enumerate(left) if entry.key == before), len(left))
+            left[place:place] = [Entry(0, 0, key, add.msg) for key, (add, _) in added.items()]
+            rebuilt = await self._rebuild(left, gone, unseen=added.keys())
+            changes += self._following(rebuilt)
         if not await self._write(changes, at=self.number):
-            return
-        state.known.exchange(keys, {key: tokens.total for key, tokens in counted.items()}, next_key)
-        for msg, own in zip(added, marks, strict=True):
-            state.known.note_marks(msg.id, own)
-        self._note_gone(keys)
-        self._show(rebuilt)
-        self.note_edit(CHANGED, before, changed_ids(shown, state.items))
+            return False
+        state.known.exchange(gone, {key: tokens.total for key, (_, tokens) in added.items()}, before)
+        for add, _ in added.values():
+            state.known.note_marks(add.msg.id, add.marks)
+        self._note_gone(gone)
+        if rebuilt is not None:
+            self._show(rebuilt)
+        elif items is not None:
+            state.show_with(items, added, gone)
+        return True
 
     @in_step
     async def depart(self, ids: Sequence[str], listed: Any) -> None:
