@@ -95,13 +95,14 @@ async def all_kept(kind: str, url: str, folder: Path) -> dict[str, bytes]:
             if name == b"hash":
                 held: Any = await client.hgetall(key)
                 found |= {
-                    f"{key!r} {field!r}": key + field + value + plain(value) for field, value in held.items()
+                    f"{shown(key)} {shown(field)}": key + field + value + plain(value)
+                    for field, value in held.items()
                 }
             elif name == b"zset":
                 held = await client.zrange(key, 0, -1)
-                found |= {f"{key!r} {member!r}": key + member for member in held}
+                found |= {f"{shown(key)} {shown(member)}": key + member for member in held}
             else:
-                found[repr(key)] = key + (await client.get(key) or b"")  # another test's may end meanwhile
+                found[shown(key)] = key + (await client.get(key) or b"")  # another test's may end meanwhile
         await client.aclose()
     else:
         engine = create_async_engine(url)
@@ -113,6 +114,10 @@ async def all_kept(kind: str, url: str, folder: Path) -> dict[str, bytes]:
                         found[f"{table} {tuple(row)!r:.400}"] = repr(tuple(row)).encode()
         await engine.dispose()
     return found
+
+
+def shown(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
 
 
 def plain(value: bytes) -> bytes:

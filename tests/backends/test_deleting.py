@@ -74,8 +74,7 @@ async def own(url: str, prefix: str) -> AsyncIterator[Any]:
 
 def changed(before: dict[str, bytes], after: dict[str, bytes], session: str) -> set[str]:
     """Return where something of a session was that is there no more, or says something else."""
-    gone = {where for where, data in before.items() if session in where and after.get(where) != data}
-    return {where.replace("b'", "").replace("'", "") for where in gone}  # as Redis's are told of
+    return {where for where, data in before.items() if session in where and after.get(where) != data}
 
 
 def canaries(kept: dict[str, bytes]) -> list[str]:

@@ -27,6 +27,7 @@ from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import _sweep
 from context_compressor.offload.store import ref_of
 from tests.offload.directories import run_python
+from tests.support.limits import small_files
 
 
 @pytest.fixture
@@ -225,6 +226,11 @@ class TestFailingDisk:
         assert isinstance(caught.value.__cause__, OSError)
         assert names_in(store) == [file_of(store, "earlier").name]
         assert await store.write("text") == ref_of("text")
+
+    async def test_a_real_limit_on_file_size_leaves_nothing(self, store: FileOffloadStore) -> None:
+        with small_files(5_000), pytest.raises(OffloadWriteError, match="could not be written"):
+            await store.write("x" * 20_000)
+        assert names_in(store) == []
 
     async def test_a_disk_that_fills_up_within_a_text_leaves_nothing(
         self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,7 @@ from context_compressor.search import storage
 from context_compressor.search.hits import Document
 from context_compressor.search.index import SearchIndex
 from tests.search.support import History
+from tests.support.limits import small_files
 
 Damage = Callable[[bytes], bytes]
 
@@ -283,6 +284,15 @@ def test_what_others_removed_meanwhile_is_not_written_again(tmp_path: Path) -> N
     index.remove(["m1"])
     assert b"xylophonist" not in path.read_bytes()
     check(index, history)
+
+
+def test_an_index_on_a_full_disk_goes_on_in_memory(tmp_path: Path) -> None:
+    history = History(f"zebra number {n} {f'word{n} ' * 50}" for n in range(300))
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    with small_files(9_000):
+        assert len(history.keys(index, "zebra", 300)) == 300
+        assert history.keys(index, "word123")[0] == "m123"
+    assert index.path is None
 
 
 def test_words_that_cannot_be_removed_are_told_of_and_go_later(

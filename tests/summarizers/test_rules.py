@@ -100,6 +100,11 @@ def test_what_is_not_told_is_counted_where_it_is_missing():
     assert sum(gaps) + told == len(messages)
 
 
+def test_a_counter_for_which_lines_cost_nothing_gets_notes():
+    candidates = candidates_of(sources([user(f"The {word} costs 5 euros.") for word in WORDS]), counter)
+    assert notes_by_rules(candidates, room_tokens=40, tokens_of=lambda lines: 0, told=())
+
+
 def test_stretches_stay_few_and_count_every_message():
     told = stretches_of(sources([user(f"message {n}") for n in range(2_000)]))
     few = fold_stretches(told)
