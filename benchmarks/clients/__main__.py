@@ -28,10 +28,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from benchmarks.clients.catalogue import CLIENTS, INSTALLED, KEY, Client
 from benchmarks.clients.installing import install
-from benchmarks.clients.task import DONE, TURNS, Model, make_folder
+from benchmarks.clients.task import DONE, READ_TOOL, TURNS, Model, make_folder
 from benchmarks.reporting import make_parser, markdown_table, notes_of, print_table, write_results
 from tests.support.model_server import ModelServer
 from tests.support.wires import wire_of
@@ -70,6 +73,9 @@ class Ran:
     read_back: list[str]
     refusals: list[str]
     seconds: float
+    conversations: int
+    """That the gateway knows."""
+    events: int
     faults: list[str]
 
     def problems(self) -> list[str]:
@@ -99,12 +105,14 @@ async def run(client: Client, *, with_gateway: bool) -> Ran:
     make_folder(folder)
     model = Model(folder)
     told: list[str] = []
+    rows: list[dict[str, Any]] = []
     began = time.monotonic()
     async with ModelServer(model, WINDOW) as server:
         root = server.anthropic_url
         if with_gateway:
             async with _gateway(root + client.upstream, told) as gateway:
                 said = await _started(client, gateway + client.path, place, server)
+                rows = await _conversations(gateway)
         else:
             said = await _started(client, root + client.upstream, place, server)
         taken = [one for one in server.requests if not one.refused]
@@ -118,7 +126,9 @@ async def run(client: Client, *, with_gateway: bool) -> Ran:
             read_back=model.read_back,
             refusals=server.refusals,
             seconds=round(time.monotonic() - began, 1),
-            faults=[*model.faults, *told],
+            conversations=len(rows),
+            events=sum(len(row["events"]) for row in rows),
+            faults=[*model.faults, *told, *_leaks(home, said)],
         )
 
 
@@ -139,6 +149,21 @@ async def _gateway(upstream: str, told: list[str]) -> AsyncIterator[str]:
         process.send_signal(signal.SIGTERM)
         told += (await process.stderr.read()).decode().splitlines()
         await process.wait()
+
+
+async def _conversations(gateway: str) -> list[dict[str, Any]]:
+    """Return what a gateway's page shows of conversations."""
+    async with httpx.AsyncClient() as http:
+        rows: list[dict[str, Any]] = (await http.get(f"{gateway}/gateway/sessions")).json()["sessions"]
+        return rows
+
+
+def _leaks(home: Path, said: str) -> list[str]:
+    """Return where a client has the name of a tool of ours: in what it said, or wrote into its home."""
+    files = [path for path in home.rglob("*") if path.is_file()]
+    name = READ_TOOL.encode()
+    found = [str(path.relative_to(home)) for path in files if name in path.read_bytes()]
+    return [f"{READ_TOOL} reached {one}" for one in [*found, *["its output"] * (READ_TOOL in said)]]
 
 
 async def _started(client: Client, url: str, place: Path, server: ModelServer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,9 +48,53 @@ def _python(name: str, script: str, api: str, environment: str = "python", **oth
     return Client(name, command, environment, **others)
 
 
+def _javascript(name: str, script: str, api: str, **others: str) -> Client:
+    def command(url: str) -> list[str]:
+        return ["node", str(NPM / f"{script}.mjs"), url, REQUEST, api]
+
+    return Client(name, command, **others)
+
+
+def _codex(url: str) -> dict[str, str]:
+    config = f"""\
+model = "gpt-5"
+model_provider = "gateway"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+
+[model_providers.gateway]
+name = "gateway"
+base_url = "{url}"
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+"""
+    return {".codex/config.toml": config}
+
+
+def _opencode(name: str, package: str) -> Client:
+    def settings(url: str) -> dict[str, str]:
+        options = {"baseURL": url, "apiKey": "{env:OPENAI_API_KEY}"}
+        limit = {"context": 400_000, "output": 8_000}
+        models = {"a-model": {"name": "a-model", "limit": limit}}
+        provider = {"npm": package, "name": "gateway", "options": options, "models": models}
+        config = {"$schema": "https://opencode.ai/config.json", "provider": {"gateway": provider}}
+        return {".config/opencode/opencode.json": json.dumps(config, indent=2)}
+
+    return Client(
+        name, lambda _: [_bin("opencode"), "run", "--model", "gateway/a-model", REQUEST], settings=settings
+    )
+
+
+def _bin(name: str) -> str:
+    return str(NPM / "node_modules" / ".bin" / name)
+
+
 CLIENTS = {
     client.name: client
     for client in (
+        Client("codex", lambda _: [_bin("codex"), "exec", REQUEST], settings=_codex),
+        _opencode("opencode-chat", "@ai-sdk/openai-compatible"),
+        _opencode("opencode-messages", "@ai-sdk/anthropic"),
         _python("openai-python-chat", "openai_sdk", "chat"),
         _python("openai-python-chat-streamed", "openai_sdk", "chat-streamed"),
         _python("openai-python-responses", "openai_sdk", "responses"),
@@ -57,5 +102,8 @@ CLIENTS = {
         _python("openai-python-dashscope", "openai_sdk", "chat-streamed", upstream="/compatible-mode/v1"),
         _python("anthropic-python", "anthropic_sdk", "messages", path="", upstream=""),
         _python("anthropic-python-streamed", "anthropic_sdk", "messages-streamed", path="", upstream=""),
+        _javascript("openai-javascript-chat", "openai_sdk", "chat"),
+        _javascript("openai-javascript-responses", "openai_sdk", "responses"),
+        _javascript("anthropic-javascript", "anthropic_sdk", "messages", path="", upstream=""),
     )
 }

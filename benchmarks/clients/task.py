@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ _ASKED_FOR_NOTES = ("This message is from your memory", "You write the notes of 
 _NOTED = re.compile(r"^(\d+): (Logs read so far: .*)$", re.MULTILINE)
 _READ_BACK = {30: "alone", 40: "beside"}
 """At which turns a text that left is read back: alone, and beside a call of the client's."""
-_READ_TOOL = "read_offloaded"
+READ_TOOL = "read_offloaded"
 _READS = ("read", "read_file", "view_text_file", "Read")
 _RUNS = ("exec_command", "shell_command", "shell", "bash", "Bash", "run_command", "execute_shell_command")
 """Tools of clients and frameworks that read files and run commands."""
@@ -55,6 +56,8 @@ def make_folder(folder: Path) -> None:
             f"the code of log {number} is {code}",
         ]
         (folder / "logs" / f"{number}.log").write_text("\n".join([*head, *lines, ""]), encoding="utf-8")
+    # Else a client would take the repository around it for its project.
+    subprocess.run(["git", "init", "--quiet", folder], check=True)
 
 
 class Model:
@@ -101,13 +104,13 @@ class Model:
         if self.turns == TURNS:
             return answer(DONE)
         calls: list[tuple[str, Any]] = []
-        refs = _REF.findall("\n".join(_texts(messages))) if _READ_TOOL in tools else []
+        refs = _REF.findall("\n".join(_texts(messages))) if READ_TOOL in tools else []
         due = next(
             (how for at, how in _READ_BACK.items() if self.turns >= at and how not in self.read_back), ""
         )
         if refs and due:
             self._back = due
-            calls.append((_READ_TOOL, {"ref": refs[0]}))
+            calls.append((READ_TOOL, {"ref": refs[0]}))
         if self._back != "alone":
             self.turns += 1
             name = usable[self.turns % len(usable)]
@@ -121,7 +124,7 @@ class Model:
             if any(int(number) != self._number for number in _CODE.findall(text)):
                 self.read_back.append(back)
             else:
-                self.faults.append(f"turn {self.turns}: {_READ_TOOL} brought {text[:300]!r}")
+                self.faults.append(f"turn {self.turns}: {READ_TOOL} brought {text[:300]!r}")
                 return False
         if back == "alone":
             return True
