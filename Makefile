@@ -14,7 +14,7 @@ WHAT = --editable ".[$*]"
 export PYTHONDONTWRITEBYTECODE =
 $(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
-.PHONY: help demo test ci all lint pyright format bench clients crash durable writers peers dist extras clean
+.PHONY: help demo docs test ci all lint pyright format bench clients crash durable writers peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
@@ -22,6 +22,7 @@ help:
 	@echo "make ci      the same, over servers, frameworks and in environments of their own: what CI runs"
 	@echo "make all     the same, and every test with all its parameters"
 	@echo "make lint    formatting, lint and types only"
+	@echo "make docs    build the site into build/site; open build/site/index.html"
 	@echo "make pyright check the types of the examples with basedpyright as well"
 	@echo "make format  mend what formatter and linter can mend"
 	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
@@ -58,6 +59,9 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 pyright: $(VENV)/installed-dev
 	$(BIN)/python -m pip install --quiet basedpyright

@@ -44,7 +44,7 @@ NEED_A_MODEL = {
     "openai_agents_agent.py",
     "openai_client.py",
     "pydantic_ai_agent.py",
-    "service_fastapi.py",
+    "web_service.py",
 }
 """Tested in `test_examples.py`, with their adapters, or with databases."""
 EXAMPLES = sorted(

@@ -1,0 +1,65 @@
+"""What the site needs beyond its pages: files of the repository that they name, and `llms.txt`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+_OUTSIDE = re.compile(r"\]\(\.\./((?:examples|tests|benchmarks)/[^)#\s]*)\)")
+_LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json"}
+_PICTURES = {".png", ".svg"}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Take in what pages name outside of their folder: text as a page that shows it, folders as lists."""
+    pages = [ROOT / "docs" / file.src_uri for file in files.documentation_pages()]
+    named = {name for page in pages for name in _OUTSIDE.findall(page.read_text(encoding="utf-8"))}
+    for name in sorted(named):
+        path = ROOT / name
+        if path.suffix in _PICTURES:
+            files.append(File.generated(config, f"source/{name}", abs_src_path=str(path)))
+            continue
+        if path.is_dir():
+            text = f"# {name}\n\n" + "".join(f"- {one.name}\n" for one in sorted(path.glob("[!_.]*")))
+        elif path.suffix == ".md":
+            text = path.read_text(encoding="utf-8")
+        else:
+            language = _LANGUAGES.get(path.suffix, "text")
+            text = f"# {name}\n\n````{language}\n{path.read_text(encoding='utf-8')}\n````\n"
+        files.append(File.generated(config, _page_of(name), content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Lead links that leave the folder of pages to what was taken in."""
+    return _OUTSIDE.sub(lambda found: f"]({_page_of(found[1])})", markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Write `llms.txt`: what there is to read, for a model; and each page as it was written, beside it."""
+    site, lines = Path(config.site_dir), [f"# {config.site_name}", "", f"> {config.site_description}"]
+
+    def add(entry: Any, level: int) -> None:
+        for title, what in entry.items():
+            if isinstance(what, str):
+                lines.append(f"- [{title}]({what})")
+                if not what.startswith("reference/"):
+                    (site / what).write_bytes((ROOT / "docs" / what).read_bytes())
+            else:
+                lines.extend(["", f"{'#' * level} {title}", ""])
+                for one in what:
+                    add(one, level + 1)
+
+    for entry in config.nav:
+        add(entry, 2)
+    (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _page_of(name: str) -> str:
+    if Path(name).suffix in _PICTURES:
+        return f"source/{name}"
+    return f"source/{name.rstrip('/').removesuffix('.md')}.md"

@@ -1,0 +1,135 @@
+"""A chat service with many users, in several processes: sessions live in a database.
+
+    pip install 'agent-context-compressor[sql]' fastapi uvicorn  # until it is on PyPI: '.[sql]' in a checkout
+    export MEMORY_URL=sqlite+aiosqlite:///memory.db OPENAI_API_KEY=...
+    uvicorn --app-dir examples --workers 2 web_service:app
+    curl -d 'Where is order 1061?' -H 'X-Request-Id: 1' localhost:8000/users/ada/sessions/1/messages
+    curl -X DELETE localhost:8000/users/ada/sessions/1
+
+`MEMORY_URL` may be of PostgreSQL (postgresql+asyncpg://...) or MariaDB (mysql+asyncmy://...). Each process
+has one engine for all its users. Whichever process gets a request goes on with the session.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import BackgroundTasks, FastAPI, Header, Request, Response
+from openai import APIStatusError, AsyncOpenAI
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from context_compressor import (
+    CompressedMemory,
+    Msg,
+    OffloadTools,
+    SQLAlchemyMemory,
+    SQLAlchemyOffloadStore,
+    TiktokenCounter,
+    from_openai,
+    is_overflow,
+    limit_in,
+    to_openai,
+)
+from context_compressor.backends.admin import delete_session
+
+URL = os.environ.get("MEMORY_URL", "sqlite+aiosqlite:///memory.db")
+BUDGET = int(os.environ.get("MEMORY_TOKENS", "16000"))
+COUNTER = TiktokenCounter()
+ORDER_TOOL: Any = {
+    "type": "function",
+    "function": {
+        "name": "find_order",
+        "description": "Tell what is known of an order.",
+        "parameters": {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]},
+    },
+}
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Open what all users of this process share, and close it."""
+    limits: dict[str, Any] = {"pool_size": 10, "max_overflow": 20, "pool_pre_ping": True}
+    if URL.startswith("sqlite"):  # it has one writer at a time: more connections wait for each other
+        limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600, "connect_args": {"timeout": 30}}
+    app.state.engine = create_async_engine(URL, hide_parameters=True, **limits)
+    COUNTER.load()  # half a second that the first request need not wait
+    async with AsyncOpenAI() as app.state.client:
+        yield
+    await app.state.engine.dispose()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+def opened(engine: Any, user: str, session: str) -> CompressedMemory:
+    """Return a session's memory: history and texts in the database, views within the budget."""
+    return CompressedMemory(
+        SQLAlchemyMemory(engine, user_id=user, session_id=session),
+        store=SQLAlchemyOffloadStore(engine, (user, session)),
+        counter=COUNTER,
+        max_total_tokens=BUDGET,
+    )
+
+
+async def ask(client: AsyncOpenAI, memory: CompressedMemory, tools: list[Any]) -> Any:
+    """Send the view; a request that is too long all the same is sent once more, smaller."""
+    while True:  # ends at the latest with ContextOverflowError, when nothing more can leave the view
+        messages: Any = to_openai(await memory.get_memory())
+        try:
+            completion = await client.chat.completions.create(
+                model="gpt-5-mini", messages=messages, tools=tools
+            )
+        except APIStatusError as error:
+            if not is_overflow(error):
+                raise
+            memory.record_overflow(limit_in(error))
+            continue
+        if completion.usage is not None:  # the memory learns what the provider counts, tools included
+            memory.record_usage(completion.usage.prompt_tokens)
+        return completion.choices[0].message
+
+
+async def result_of(call: Any, read_back: OffloadTools) -> dict[str, Any]:
+    """Run a tool: one that reads back what left the view, or one of ours."""
+    name, arguments = call.function.name, call.function.arguments
+    if name in read_back.names:
+        said = await read_back.call(name, arguments)
+    else:
+        said = f"Order {json.loads(arguments)['order']}: shipped on Monday."
+    return {"role": "tool", "tool_call_id": call.id, "content": said}
+
+
+@app.post("/users/{user}/sessions/{session}/messages")
+async def chat(
+    request: Request, tasks: BackgroundTasks, user: str, session: str, x_request_id: str = Header()
+) -> str:
+    """Answer a user, who may be sent to another process the next time."""
+    text = (await request.body()).decode()
+    memory = opened(request.app.state.engine, user, session)
+    tasks.add_task(memory.aclose)  # notes that are being written may take some seconds: answer first
+    await memory.add(Msg("user", text, "user", id=x_request_id))  # the same request again adds nothing
+    read_back = memory.tools()
+    while True:
+        said = await ask(request.app.state.client, memory, [ORDER_TOOL, *read_back.schemas])
+        await memory.add(from_openai([said.model_dump(exclude_none=True)]))
+        if not said.tool_calls:
+            return said.content or ""
+        await memory.add(from_openai([await result_of(call, read_back) for call in said.tool_calls]))
+
+
+@app.get("/users/{user}/sessions/{session}/messages")
+async def history(request: Request, user: str, session: str) -> list[Any]:
+    """Return the whole conversation, word for word."""
+    async with opened(request.app.state.engine, user, session) as memory:
+        return to_openai(await memory.get_history())
+
+
+@app.delete("/users/{user}/sessions/{session}")
+async def forget(request: Request, user: str, session: str) -> Response:
+    """Delete a session with its texts; the answer lists what was removed."""
+    engine = request.app.state.engine
+    base = SQLAlchemyMemory(engine, user_id=user, session_id=session)
+    deletion = await delete_session(base, SQLAlchemyOffloadStore(engine, (user, session)))
+    return Response(deletion.certificate(), media_type="application/json")

@@ -1,0 +1,60 @@
+"""The site is whole: it builds strictly, asks nobody else for anything, and says what errors really say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build it; a link or a file that leads nowhere ends the build."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8")
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def test_pages_ask_nobody_else_for_anything(site: Path) -> None:
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    assert len(pages) > 40
+    asked = {
+        found
+        for text in pages.values()
+        for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", text)
+        for found in re.findall(r'(?:src|href)="((?:https?:)?//[^"]*)"', tag)
+    }
+    assert asked == set()
+
+
+def test_a_model_finds_every_page(site: Path) -> None:
+    told = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert pages <= set(told)
+    assert [name for name in told if not (site / name).exists() and not name.startswith("reference/")] == []
+
+
+def test_errors_say_what_the_page_says() -> None:
+    source = " ".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "context_compressor").rglob("*.py")
+    )
+    source = re.sub(r'"\s*\n\s*f?"', "", source).replace("\\'", "'")
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    texts = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    assert len(texts) > 30
+    assert [text for text in texts if not all(piece.strip() in source for piece in text.split("…"))] == []
+
+
+def test_the_quickstart_shows_its_example() -> None:
+    shown = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    code = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
+    assert f"```python\n{code}```" in shown
