@@ -10,7 +10,8 @@ a line: `{"id": ..., "messages": [chat dicts], "probes": [...]}`; `--probes` has
 sends is judged as `context_compressor.lab.measure` says. Prints a table for each budget and size of sessions:
 
 - saved: tokens that requests cost less than the raw history; peak: tokens of the largest request; over,
-  invalid: turns above the budget, or that a provider would refuse;
+  invalid: turns above the budget, or that a provider would refuse; noted: requests for notes, a model's or
+  one that rules answered in its place;
 - cost: of requests and notes to that of the raw history, a token in the prefix shared with the request
   before at a tenth; as spent, as if a model had been asked apart for all notes, and (*in place*) as if
   the agent's own model had written 1,200 tokens behind its last request each time, at five times input;
@@ -165,7 +166,7 @@ async def run_system(recording: Recording, system: str, budget: int, files: bool
 COUNTER = TiktokenCounter()
 
 COLUMNS = (
-    "system", "saved", "peak", "fill", "over", "invalid", "cost", "as if model", "in place", "told",
+    "system", "saved", "peak", "fill", "over", "invalid", "noted", "cost", "as if model", "in place", "told",
     "per 1,000", "ms p50/p99", "stored",
 )  # fmt: skip
 TOLD_COLUMNS = ("told", "per 1,000")
@@ -186,6 +187,7 @@ def row_of(system: str, totals: Totals) -> list[str]:
         percent(totals.fill),
         percent(totals.over / totals.turns),
         percent(totals.invalid / totals.turns),
+        f"{totals.noted:,}",
         number(totals.cost.spent_ratio),
         number(totals.cost.as_if_model_ratio),
         "-" if system in PEER_SYSTEMS else number(totals.cost.in_place_ratio),
@@ -257,8 +259,9 @@ def report(results: list[Result], systems: list[str], budgets: list[int]) -> lis
 
 OVERALL = {
     "system": "system", "saved": "saved", "peak": "largest request", "fill": "fill",
-    "over": "turns above budget", "cost": "cost", "as if model": "cost as if model",
-    "in place": "cost in place", "told": "told", "per 1,000": "told per 1,000 tokens",
+    "over": "turns above budget", "noted": "requests for notes", "cost": "cost",
+    "as if model": "cost as if model", "in place": "cost in place", "told": "told",
+    "per 1,000": "told per 1,000 tokens",
 }  # fmt: skip
 """Columns of the table over all sessions, and what they are called there."""
 
@@ -277,7 +280,7 @@ def markdown_of(rows: Sequence[tuple[str, Totals]], names: Mapping[str, str]) ->
 def write_report(
     folder: Path, results: list[Result], groups: list[dict[str, Any]], systems: list[str], budgets: list[int]
 ) -> None:
-    """Write `savings.json`, `savings.md` and, where matplotlib is there, `savings.png`."""
+    """Write `savings.json`, `savings.md` and, where matplotlib is there, pictures."""
     sizes = {run.session: tokens for tokens, run in results if run.turns}
     runs = [run for _, run in results if run.turns]
     parts, overall = [], []
@@ -305,7 +308,7 @@ def write_report(
     }
     write_results(folder, "savings", data, "Savings", "\n\n".join([about + notes.strip(), *parts]))
     try:
-        draw(runs, systems, budgets[0], folder / "savings.png")
+        draw(runs, systems, budgets[0], folder)
     except ImportError:
         print(MISSING, file=sys.stderr)
 

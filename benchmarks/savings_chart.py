@@ -10,13 +10,15 @@ from context_compressor.lab.measure import Replay, total
 
 COLOURS = {"raw": "#999999", "sliding": "#d08a2e", "masking": "#4a87b9", "ours": "#2e8b57"}
 MISSING = (
-    "savings.png was not drawn: matplotlib is missing; "
+    "savings.png and savings-dark.png were not drawn: matplotlib is missing; "
     "`pip install 'agent-context-compressor[report]'` brings it"
 )
 
 
-def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: Path) -> None:
+def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, folder: Path) -> None:
     """Draw the requests of the longest session, what is told and what it costs, at one budget.
+
+    Writes `savings.png`, for light pages, and `savings-dark.png`.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -27,27 +29,33 @@ def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: P
     import matplotlib.pyplot as plt
 
     chosen = [replay for replay in replays if replay.budget == budget]
-    raw_tokens = {replay.session: replay.turns[-1].raw_tokens for replay in chosen if replay.turns}
+    for style, name in (("default", "savings.png"), ("dark_background", "savings-dark.png")):
+        with plt.style.context(style):
+            figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+            _draw_requests(left, chosen, systems, budget)
+            _draw_bars(right, chosen, systems)
+            for axes in (left, right):
+                axes.spines[["top", "right"]].set_visible(False)
+            figure.savefig(folder / name, dpi=130, metadata={"Software": None})
+            plt.close(figure)
+
+
+def _draw_requests(axes: Any, replays: Sequence[Replay], systems: Sequence[str], budget: int) -> None:
+    raw_tokens = {replay.session: replay.turns[-1].raw_tokens for replay in replays if replay.turns}
     longest = max(raw_tokens, key=lambda name: raw_tokens[name])
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for system in systems:
-        (replay,) = (one for one in chosen if one.session == longest and one.system == system)
+        (replay,) = (one for one in replays if one.session == longest and one.system == system)
         tokens = [turn.view_tokens / 1000 for turn in replay.turns]
-        left.plot(tokens, label=system, color=COLOURS.get(system), linewidth=1.6)
-    left.axhline(budget / 1000, color="black", linewidth=0.8, linestyle=":")
-    left.set(
+        axes.plot(tokens, label=system, color=COLOURS.get(system), linewidth=1.6)
+    axes.axhline(budget / 1000, color="gray", linewidth=0.8, linestyle=":")
+    axes.set(
         xlabel="turn",
         ylabel="thousand tokens of the request",
         title=f"The longest session, budget {budget:,}",
         yscale="log",
     )
-    left.yaxis.set_major_formatter("{x:g}")
-    left.legend(frameon=False)
-    _draw_bars(right, chosen, systems)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=130, metadata={"Software": None})
-    plt.close(figure)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.legend(frameon=False)
 
 
 def _draw_bars(axes: Any, replays: Sequence[Replay], systems: Sequence[str]) -> None:

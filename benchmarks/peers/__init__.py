@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from context_compressor.lab.measure import CachedCounter
 
-from .piped import PipedSystem
+from .piped import AskModel, PipedSystem
 from .processes import ForkServer
 
 FOLDER = Path(__file__).resolve().parent
@@ -47,14 +47,16 @@ PEERS = {
 }
 
 
-def make_peer(name: str, budget: int, counter: CachedCounter | None = None) -> PipedSystem:
-    """Return a peer for one session. Its process starts when it is asked first.
+def make_peer(
+    name: str, budget: int, counter: CachedCounter | None = None, ask: AskModel | None = None
+) -> PipedSystem:
+    """Return a peer for one session. Its process starts when it is asked first; `ask` is a model's.
 
     All sessions of a peer are forked from one process, which ends with this one; where processes cannot be
     forked, each has its own.
     """
     start = server_of(name) if hasattr(os, "fork") else command_of(name)
-    return PipedSystem(name, start, budget, counter)
+    return PipedSystem(name, start, budget, counter, ask)
 
 
 def command_of(name: str) -> list[str]:

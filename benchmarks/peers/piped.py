@@ -20,7 +20,7 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from context_compressor.core.decide import GROWTH, LEAST_TOKENS, NOTES_SHARE
@@ -39,6 +39,9 @@ class PipedError(RuntimeError):
     """Report what a piped process reported, or that it is gone."""
 
 
+AskModel = Callable[[str], Awaitable[str]]
+
+
 class PipedSystem:
     """A system in another process; the run counts and summarises for it.
 
@@ -51,6 +54,7 @@ class PipedSystem:
         command: how to start the process, or the server that forks it.
         budget: tokens that a view should cost at most.
         counter: what they are counted by.
+        ask: takes what a model is asked for a summary, and returns its answer; rules write when None.
     """
 
     def __init__(
@@ -59,12 +63,14 @@ class PipedSystem:
         command: Sequence[str] | ForkServer,
         budget: int,
         counter: CachedCounter | None = None,
+        ask: AskModel | None = None,
     ) -> None:
         self.name = name
         self._command = command
         self._budget = budget
         self._counter = CachedCounter() if counter is None else counter
         self._summarizer = ExtractiveSummarizer(self._counter.counter)
+        self._ask_model = ask
         self._process: Process | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="peer-")
         self._view: list[Chat] = []
@@ -154,7 +160,9 @@ class PipedSystem:
         return dict(json.loads(line))
 
     async def _summarize(self, prompt: Sequence[str], messages: Sequence[Chat]) -> Chat:
-        """Summarise what a model would have been asked to; earlier summaries are carried forward."""
+        """Return a model's answer, or else what rules make of it; these carry earlier summaries forward."""
+        if self._ask_model is not None:
+            return self._noted(prompt, await self._ask_model("\n\n".join(prompt)))
         previous, others = [], []
         for message in messages:
             text = content_text(message)
@@ -171,10 +179,13 @@ class PipedSystem:
             previous="\n\n".join(previous) or None,
         )
         text = (await self._summarizer.summarize(request)).text
-        self._input_tokens += sum(map(self._counter.counter.count_text, prompt))
-        self._output_tokens += self._counter.counter.count_text(text)
         if text.strip():
             self._summaries.append(text)
+        return self._noted(prompt, text)
+
+    def _noted(self, prompt: Sequence[str], text: str) -> Chat:
+        self._input_tokens += sum(map(self._counter.counter.count_text, prompt))
+        self._output_tokens += self._counter.counter.count_text(text)
         return {"text": text}
 
 

@@ -1,5 +1,6 @@
 """The benchmarks as programs, each in its smallest form."""
 
+import asyncio
 import gzip
 import json
 import re
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES
-from tests.benchmarks.programs import Program
+from tests.benchmarks.programs import Program, Ran
+from tests.cli.test_examine import Caller
+from tests.lab.measure.reports import session
+from tests.support.model_server import ModelServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,3 +78,31 @@ def test_a_program_tells_and_writes_its_results(
         assert str(ROOT) not in text
         assert str(tmp_path) not in text
         assert re.search(r"\b20\d\d-\d\d-\d\d\b", text) is None
+
+
+def test_a_model_reads_and_grades_views_of_several_systems(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By questions that it wrote; a second run asks nothing again."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    line = json.dumps({"id": "long", "messages": session(40)})
+    (tmp_path / "data.jsonl").write_text(line + "\n")
+
+    async def run() -> tuple[Ran, int]:
+        async with ModelServer(Caller(lambda _: [])) as server:
+            line = (
+                f"--data {tmp_path} --model m --base-url {server.url} --budget 3000 --cache {tmp_path}/cache"
+            )
+            line += f" --system sliding ours ours+tools --results {tmp_path}/out"
+            done = await asyncio.to_thread(program, "examination", *line.split())
+            asked = len(server.requests)
+            again = await asyncio.to_thread(program, "examination", *line.split())
+            assert (again.out, len(server.requests)) == (done.out, asked)
+            return done, asked
+
+    done, asked = asyncio.run(run())
+    assert (done.code, done.err) == (0, "")
+    assert asked <= 1 + 2 * 2 + 4 + 1  # the writer; a reader and a grader; a question each, and its grader
+    rows = {row.split()[0]: row.split()[1] for row in done.out.splitlines()[1:]}
+    assert float(rows["ours"]) >= float(rows["sliding"])
+    assert "| ours+tools |" in (tmp_path / "out" / "examination.md").read_text(encoding="utf-8")

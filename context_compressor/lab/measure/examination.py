@@ -19,10 +19,10 @@ from pydantic import ValidationError
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.lab.measure.probes import KINDS, PASSAGE_CHARACTERS, Probe, first_fault, is_told
-from context_compressor.lab.measure.recording import Chat, Recording, readable
+from context_compressor.lab.measure.recording import CachedCounter, Chat, Recording, readable
 from context_compressor.lab.measure.replay import replay
 from context_compressor.lab.measure.results import Replay
-from context_compressor.lab.measure.systems import SYSTEMS, OursWithTools
+from context_compressor.lab.measure.systems import SYSTEMS, OursWithTools, System
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.text import strip_reasoning
@@ -338,8 +338,11 @@ async def examine(
     budget: int,
     systems: Sequence[str],
     most_calls: int = MOST_CALLS,
+    factories: Mapping[str, Callable[[int, CachedCounter], System]] = SYSTEMS,
 ) -> Examined:
     """Return how much of a session views tell, by keys and by a reader.
+
+    The probes are the recording's own at the cut; where it has none there, the model writes some.
 
     Args:
         recording: the session.
@@ -348,21 +351,26 @@ async def examine(
         budget: tokens that a view may cost.
         systems: whose views; of `WITH_TOOLS` the reader has tools, too.
         most_calls: how many of them a question may take.
+        factories: makes each system, for a budget and a counter; that of `WITH_TOOLS` is known.
 
     Raises:
         ExaminationError: a system had no view there, a request failed, or its answer cannot be used.
     """
-    probes = await write_probes(recording.messages[:cut], examiner)
+    probes = tuple(probe for probe in recording.probes if probe.at == cut)
+    probes = probes or await write_probes(recording.messages[:cut], examiner)
     part = Recording(recording.messages[: cut + 1], recording.counter.counter, recording.name, probes)
-    found = {name: await _examine_views(part, name, examiner, budget, most_calls) for name in systems}
+    makes = {WITH_TOOLS: OursWithTools, **factories}
+    found = {
+        name: await _examine_views(part, makes[name](budget, part.counter), examiner, budget, most_calls)
+        for name in systems
+    }
     return Examined(recording.name, probes, found)
 
 
 async def _examine_views(
-    part: Recording, name: str, examiner: Examiner, budget: int, most_calls: int
+    part: Recording, system: System, examiner: Examiner, budget: int, most_calls: int
 ) -> tuple[Replay, tuple[Graded, ...]]:
     """Return the replay of a system, and what its last view tells a reader."""
-    system = (OursWithTools if name == WITH_TOOLS else SYSTEMS[name])(budget, part.counter)
     given: list[Given] = []
 
     async def read(_place: int, view: str) -> None:
@@ -373,7 +381,7 @@ async def _examine_views(
 
     done = await replay(part, system, budget=budget, on_probes=read)
     if not given:
-        raise ExaminationError(f"{name} had no view at the end: {done.turns[-1].problems[0]}")
+        raise ExaminationError(f"{system.name} had no view at the end: {done.turns[-1].problems[0]}")
     grades = await grade(part.probes, given, examiner)
     read_of = zip(done.asked, given, grades, strict=True)
     return done, tuple(Graded(one.probe, one.is_told, answer, mark) for one, answer, mark in read_of)

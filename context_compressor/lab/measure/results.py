@@ -190,6 +190,8 @@ class Totals:
     """Turns whose view exceeds the budget."""
     invalid: int
     """Turns whose view a provider would refuse."""
+    noted: int
+    """Turns before which somebody was asked for a summary or notes, a model or rules in its place."""
     cost: Cost
     cost_with_cache_writes: Cost
     fill: float | None
@@ -255,6 +257,7 @@ def total(replays: Sequence[Replay]) -> Totals:
         peak_tokens=max((turn.view_tokens for turn in turns if turn.is_sent), default=None),
         over=sum(turn.is_over for turn in turns),
         invalid=sum(bool(turn.problems) for turn in turns),
+        noted=sum(turn.summary_input_tokens > 0 for turn in turns),
         cost=cost_of(turns),
         cost_with_cache_writes=cost_of(turns, CACHE_WRITE_PRICES),
         fill=_share(sum(fills), len(fills)),
