@@ -1,9 +1,11 @@
 """An agent reads forty logs on a budget of 2,000 tokens; no key, no network: python examples/quickstart.py"""
 
+from typing import Any
+
 from context_compressor import CompressedMemory
 
 memory = CompressedMemory(max_total_tokens=2_000)
-messages = [{"role": "user", "content": "Which host dropped an order last night, and why?"}]
+messages: list[Any] = [{"role": "user", "content": "Which host dropped an order last night, and why?"}]
 for host in range(40):
     arguments = f'{{"host": {host}}}'
     call = {
