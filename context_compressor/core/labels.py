@@ -70,6 +70,12 @@ def is_segment_text(text: str) -> bool:
     return _LABEL.match(text) is not None
 
 
+def before_segment(text: str) -> str | None:
+    """Return what stands before the text of a segment, less blank lines; None: there is none."""
+    found = _LABEL.search(text)
+    return None if found is None else text[: found.start()].rstrip("\n")
+
+
 def standing_section(lines: Sequence[str], left_out: int = 0, ref: str = "") -> str:
     """Return the part of a segment's text that holds standing instructions."""
     chinese = is_chinese(lines)

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from starlette.applications import Starlette
@@ -17,14 +18,18 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from context_compressor.errors import ContextCompressorError, InvalidArgumentError
+from context_compressor.core.config import ConfigFields
+from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent
 from context_compressor.gateway.apis import APIS, Api
 from context_compressor.gateway.backend import Backend, Turns
 from context_compressor.gateway.identity import Identity, identity_of
+from context_compressor.gateway.incoming import TooLarge, read_body
 from context_compressor.gateway.journal import Journal
 from context_compressor.gateway.metrics import Metrics
+from context_compressor.gateway.operations import Operation, document, routes_of
 from context_compressor.gateway.pages import Pages
+from context_compressor.gateway.sessions import Sessions
 from context_compressor.gateway.upstream import (
     EventStream,
     Headers,
@@ -34,11 +39,14 @@ from context_compressor.gateway.upstream import (
     as_json,
     passed_on,
 )
+from context_compressor.gateway.working_memory import WorkingMemoryApi
 from context_compressor.integrations.asked import Own
 from context_compressor.integrations.clients.talk import Compression, Sender, Talk
 from context_compressor.integrations.clients.wire import Heard
 from context_compressor.integrations.request import Request as Sending
 from context_compressor.memory.leases import EventLease
+from context_compressor.summarizers.openai import OpenAISummarizer
+from context_compressor.summarizers.protocol import OWN, RULES, Summarizer
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +76,6 @@ class Settings:
     wait_seconds: float = 5.0
 
 
-class TooLarge(Exception):
-    """A request that holds more than it may."""
-
-
 class Gateway:
     """Requests come in, go on with views, and are answered as the upstream answers.
 
@@ -97,15 +101,44 @@ class Gateway:
             "on_event": self._on_event,
         }
         options = {**own, **self.settings.options}
-        self.compressions = {api.path: Compression(api.make_wire(), options, _asked) for api in APIS}
+        self.compressions = {api.path: Compression(api.make_wire(), options, self._named) for api in APIS}
+        self.sessions = Sessions(
+            self.backend.service,
+            {name: one for name, one in options.items() if name in ConfigFields.__annotations__},
+            self._writer(options.get("summarizer")),
+            self.turns,
+            self.metrics.note_event,
+        )
         self._slots = asyncio.Semaphore(self.settings.most_requests)
 
     def app(self) -> Starlette:
         """Return the application, for any ASGI server."""
         pages = Pages(self.journal, self.backend.store, self.metrics, self.settings.token)
+        memories = WorkingMemoryApi(self.sessions, self.settings.token, self.settings.max_body_bytes)
+        operations = [
+            *pages.operations(),
+            *memories.operations(),
+            *(
+                Operation(
+                    "POST",
+                    api.path,
+                    "Send a request on with a view of its list.",
+                    self._served(api),
+                    body=f"As the upstream's {api.path} takes it.",
+                    answers={200: "application/json", 413: "application/json", 502: "application/json"},
+                )
+                for api in APIS
+            ),
+        ]
+        told = JSONResponse(document(operations))
+
+        async def tell(_: Request) -> Response:
+            return told
+
         routes = [
-            *pages.routes(),
-            *(Route(api.path, self._served(api), methods=["POST"]) for api in APIS),
+            Route("/openapi.json", tell),
+            *routes_of(operations),
+            memories.no_others(),
             Route(
                 "/{path:path}",
                 self._pass,
@@ -122,6 +155,16 @@ class Gateway:
                 await self.backend.aclose()
 
         return Starlette(routes=routes, lifespan=life)
+
+    def _named(self, model: str) -> OpenAISummarizer:
+        """Return who writes notes: a model of the upstream's, with the key of this process's environment."""
+        return OpenAISummarizer(model, base_url=self.upstream.url_of("/v1"))
+
+    def _writer(self, summarizer: Any) -> Callable[[], Summarizer] | None:
+        """Return what makes who writes notes of working memories, which no agent's model asks for."""
+        if summarizer in (None, OWN, RULES):
+            return None
+        return partial(self._named, summarizer) if isinstance(summarizer, str) else lambda: summarizer
 
     def _on_event(self, event: CompressionEvent) -> None:
         self.metrics.note_event(event)
@@ -191,7 +234,7 @@ class Gateway:
 
     async def _serve(self, api: Api, request: Request) -> Response:
         try:
-            content = await self._body(request)
+            content = await read_body(request, self.settings.max_body_bytes)
         except TooLarge:
             return _failed(api, 413, f"the request holds more than {self.settings.max_body_bytes:,} bytes")
         try:
@@ -222,19 +265,6 @@ class Gateway:
             why = str(error) if isinstance(error, ContextCompressorError) else type(error).__name__
             logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=True)
             return await self._passed(request, content, _header(why), api)
-
-    async def _body(self, request: Request) -> bytes:
-        pieces, size = [], 0
-        async for piece in request.stream():
-            size += len(piece)
-            if size > self.settings.max_body_bytes:
-                raise TooLarge
-            pieces.append(piece)
-        return b"".join(pieces)
-
-
-def _asked(_: object) -> Any:
-    raise InvalidArgumentError("summarizer: expected 'own' or 'rules'")
 
 
 class _Asked:

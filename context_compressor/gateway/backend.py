@@ -11,6 +11,9 @@ from weakref import WeakValueDictionary
 from context_compressor.backends.admin.opening import is_database, open_memory, open_states, open_store
 from context_compressor.memory.leases import EventLease, Leases, Waits
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
+from context_compressor.services.base import MemoryService
+from context_compressor.services.in_memory import InMemoryMemoryService
+from context_compressor.services.opening import open_service
 
 _USER = "context_compressor gateway"
 """Whose the gateway's own session and namespace are."""
@@ -82,6 +85,7 @@ class Backend:
         journal: what the page shows.
         leases: None where one process is alone.
         store: of texts.
+        service: of working memories.
     """
 
     def __init__(
@@ -96,8 +100,10 @@ class Backend:
         self.states: Any = None
         self.journal: Any = MemoryStates()
         self.leases: Leases | None = None
+        self.service: MemoryService = InMemoryMemoryService()
         self._closing: list[Any] = []
         if url is not None:
+            self.service = open_service(url, key_prefix=key_prefix)
             self.states = self.journal = open_states(url, key_prefix=key_prefix)
             base = self.memory(_USER, "leases")
             self.leases = base.history
@@ -117,6 +123,7 @@ class Backend:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        await self.service.stop()
         for one in self._closing:
             close = getattr(one, "aclose", None) or getattr(one, "close", None)
             if close is not None:

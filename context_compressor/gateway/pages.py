@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from context_compressor.errors import ContextCompressorError
+from context_compressor.gateway.incoming import may_read
 from context_compressor.gateway.journal import Journal
 from context_compressor.gateway.metrics import Metrics
+from context_compressor.gateway.operations import Handler, Operation
 from context_compressor.gateway.upstream import as_json
-from context_compressor.integrations.loopback import is_loopback
 from context_compressor.offload.store import OffloadStore, read_text
 
 _POLICY = (
@@ -50,20 +48,43 @@ class Pages:
     ) -> None:
         self._journal, self._store, self._metrics, self._token = journal, store, metrics, token
 
-    def routes(self) -> list[BaseRoute]:
+    def operations(self) -> list[Operation]:
         """Return what is answered where."""
+        missing: dict[int, Any] = {200: "application/json", 404: "application/json"}
+
+        def shown(path: str, says: str, answer: Handler, answers: dict[int, Any]) -> Operation:
+            return Operation("GET", path, says, self._guarded(answer), answers=answers, is_guarded=True)
+
         return [
-            Route("/", self._file("page.html")),
-            *(Route(f"/gateway/{name}", self._file(name)) for name in _FILES),
-            Route("/gateway/sessions", self._guarded(self._sessions)),
-            Route("/gateway/sessions/{name}", self._guarded(self._session)),
-            Route("/gateway/sessions/{name}/events/{number:int}", self._guarded(self._event)),
-            Route("/gateway/texts/{ref}", self._guarded(self._text)),
-            Route("/metrics", self._metrics_page),
-            Route("/healthz", self._health),
+            Operation("GET", "/", "Show what goes on.", self._file("page.html"), answers={200: "text/html"}),
+            *(
+                Operation(
+                    "GET", f"/gateway/{name}", "A part of the page.", self._file(name), answers={200: kind}
+                )
+                for name, kind in _FILES.items()
+            ),
+            shown("/gateway/sessions", "List conversations.", self._sessions, {200: "application/json"}),
+            shown("/gateway/sessions/{name}", "Tell of a conversation.", self._session, missing),
+            shown(
+                "/gateway/sessions/{name}/events/{number:int}",
+                "Give the view before an event and after it.",
+                self._event,
+                missing,
+            ),
+            shown("/gateway/texts/{ref}", "Give a text that left a view.", self._text, missing),
+            Operation(
+                "GET",
+                "/metrics",
+                "Tell Prometheus.",
+                self._metrics_page,
+                answers={200: self._metrics.media_type},
+            ),
+            Operation(
+                "GET", "/healthz", "Tell that it is there.", self._health, answers={200: "application/json"}
+            ),
         ]
 
-    def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+    def _file(self, name: str) -> Handler:
         content = files(__package__).joinpath("page", name).read_bytes()
 
         async def serve(_: Request) -> Response:
@@ -71,27 +92,14 @@ class Pages:
 
         return serve
 
-    def _guarded(
-        self, answer: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def _guarded(self, answer: Handler) -> Handler:
         async def serve(request: Request) -> Response:
-            if not self.may_read(request):
+            if not may_read(request, self._token):
                 told = "contents are shown on the gateway's own machine, or with its token"
                 return JSONResponse({"error": told}, 403, headers=_HEADERS)
             return await answer(request)
 
         return serve
-
-    def may_read(self, request: Request) -> bool:
-        """Tell whether a request may read contents."""
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self._token is not None:
-            return hmac.compare_digest(given.encode(), self._token.encode())
-        # What a proxy passes on comes from this machine, too. The name that a browser asked for tells a page
-        # elsewhere whose name was made to mean this machine.
-        is_passed_on = any(name in request.headers for name in ("x-forwarded-for", "forwarded", "x-real-ip"))
-        client = "" if request.client is None else request.client.host
-        return not is_passed_on and is_loopback(client) and is_loopback(request.url.hostname or "")
 
     async def _sessions(self, _: Request) -> Response:
         rows = await self._journal.rows()

@@ -40,7 +40,7 @@ from context_compressor.memory.table import MessageTable
 from context_compressor.messages.exchanges import Decisions, build_exchanges
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.store import OffloadStore, read_text
-from context_compressor.tokens.counter import MessageTokens, TokenCounter
+from context_compressor.tokens.counter import MessageTokens, TokenCounter, name_of_counter
 from context_compressor.tokens.off_loop import measure_all_off_loop
 
 logger = logging.getLogger(__name__)
@@ -471,7 +471,7 @@ class Tracker:
     @property
     def _name(self) -> str:
         """Who counts; asked for when something was counted, since a counter may read a vocabulary for it."""
-        return str(getattr(self._counter, "encoding_name", None) or type(self._counter).__qualname__)
+        return name_of_counter(self._counter)
 
     async def _make(self, head: Head, written: Sequence[LedgerEntry]) -> Made:
         """Make the view anew, and a table of what is known. Changes nothing.

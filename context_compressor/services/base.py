@@ -195,6 +195,16 @@ class MemoryService(ABC):
                 break
         return write_messages(found)
 
+    async def list_sessions(self, user_id: str) -> list[str]:
+        """Return the ids of a user's sessions, sorted.
+
+        Raises:
+            InvalidArgumentError: the user's id is no string.
+            NotStartedError: the service has not started, or has stopped.
+        """
+        self._started()
+        return sorted(one.session_id for one in await self._standings(_user(user_id)))
+
     async def delete_memory(self, user_id: str, session_id: str | None = None) -> None:
         """Delete a session, or all of a user's: messages, ledger, texts and what the index has of them.
 

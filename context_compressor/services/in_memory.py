@@ -35,7 +35,7 @@ class InMemoryMemoryService(MemoryService):
 
     async def _standings(self, user: str, *, renew: bool = False) -> list[Standing]:  # noqa: ARG002
         heads = [(name, await one.history.head()) for name, one in self._users.get(user, {}).items()]
-        return [Standing(name, head.number, head.size) for name, head in heads if head.size]
+        return [Standing(name, head.number, head.size) for name, head in heads if head.size or head.summary]
 
     async def _remove(self, user: str, session: str) -> None:
         # Whoever holds the memory of the session goes on with it, empty as it is now.

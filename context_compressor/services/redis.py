@@ -117,7 +117,7 @@ class RedisMemoryService(MemoryService):
         found = await sessions.standings()
         if renew:
             await sessions.renew([one.session_id for one in found])
-        return [one for one in found if one.size]
+        return found
 
     async def _remove(self, user: str, session: str) -> None:
         await UserSessions(self._client, user, self._prefix, self._ttl).remove(session)

@@ -51,6 +51,11 @@ class MessageTokens(NamedTuple):
     """Tokens of each of its texts, aligned with `text_parts(msg)`; never more than `total` together."""
 
 
+def name_of_counter(counter: TokenCounter) -> str:
+    """Return what counts of a counter are kept under: others of that name count alike."""
+    return str(getattr(counter, "encoding_name", None) or type(counter).__qualname__)
+
+
 def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
     """Return what a message and its texts cost, asking the counter once.
 

@@ -27,7 +27,7 @@ def is_database(url: str) -> bool:
     return scheme_of(url) in (*REDIS_SCHEMES, *_SQL_SCHEMES)
 
 
-def _with_driver(url: str) -> str:
+def with_driver(url: str) -> str:
     """Return a URL of SQLAlchemy's with a driver for asyncio where it names none."""
     scheme, mark, rest = url.partition("://")
     scheme = {"postgres": "postgresql", "mariadb": "mysql"}.get(scheme, scheme)
@@ -59,7 +59,7 @@ def open_sessions(url: str, *, key_prefix: str = "") -> SessionDirectory:
         raise InvalidArgumentError("key_prefix: it is for Redis")
     from context_compressor.backends.sql.sessions import SQLSessions
 
-    return SQLSessions(_with_driver(url))
+    return SQLSessions(with_driver(url))
 
 
 def sessions_of(base: object) -> tuple[SessionDirectory, str, str]:
@@ -115,7 +115,7 @@ def open_store(
     if kind in _SQL_SCHEMES:
         from context_compressor.backends.sql.store import SQLAlchemyOffloadStore
 
-        return SQLAlchemyOffloadStore(_with_driver(where), namespace, encryption_key=encryption_key)
+        return SQLAlchemyOffloadStore(with_driver(where), namespace, encryption_key=encryption_key)
     if not isinstance(namespace, str):
         raise InvalidArgumentError(
             "namespace: ids of a user and a session name one in a database or in Redis"
@@ -143,7 +143,7 @@ def open_states(url: str, *, key_prefix: str = "") -> Any:
         return RedisStates(url, key_prefix=key_prefix)
     from context_compressor.backends.sql.states import SQLAlchemyStates
 
-    return SQLAlchemyStates(_with_driver(url))
+    return SQLAlchemyStates(with_driver(url))
 
 
 @naming_extras()
@@ -160,4 +160,4 @@ def open_memory(url: str, *, user_id: str, session_id: str, key_prefix: str = ""
         return RedisMemory(url, user_id=user_id, session_id=session_id, key_prefix=key_prefix)
     from context_compressor.backends.sql.history import SQLAlchemyMemory
 
-    return SQLAlchemyMemory(_with_driver(url), user_id=user_id, session_id=session_id)
+    return SQLAlchemyMemory(with_driver(url), user_id=user_id, session_id=session_id)
