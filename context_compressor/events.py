@@ -42,6 +42,9 @@ class CompressionEvent:
     key: str | None = None
     """Whose conversation it was: its key in an adapter, its session's id in a database; None: it has none."""
 
+    number: int | None = None
+    """Of an event whose edits the ledger has: its number, for `view_at`, as long as they hold."""
+
     def __str__(self) -> str:
         what = self.error or f"{self.tokens_before:,} tokens became {self.tokens_after:,}"
         whose = "" if self.key is None else f"{' '.join(self.key.split())[:200]}: "

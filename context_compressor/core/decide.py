@@ -169,6 +169,8 @@ class Situation:
     is to leave then is decided as if they stood at the end of the view now."""
     manual: bool = False
     """Whether the user asked for the event: then everything that may leave does."""
+    goal_tokens: int = 0
+    """What such an event is to reach, if not all is to leave."""
 
 
 def decide(items: Sequence[ViewItem], situation: Situation) -> Step:
@@ -203,7 +205,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         reached = draft.projected <= max(draft.target, bearable)
         enough = config.mode == "auto" and over and not (crowded or situation.manual) and reached
     if not enough:
-        goal = 0 if crowded or situation.manual else draft.target
+        goal = situation.goal_tokens if crowded or situation.manual else draft.target
         draft.compress((u for u in draft.units if u.compressible), goal)
         if over and config.may_shrink_recent and config.mode != "compact" and draft.projected > draft.target:
             draft.compress(_recent(draft), draft.target)

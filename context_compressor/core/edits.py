@@ -63,6 +63,16 @@ SEGMENT_PART = "@segment"
 """The part of a segment's own key, which keeps segment ids and message ids apart."""
 
 
+class Made(NamedTuple):
+    """The event that an edit came with."""
+
+    event: StrictInt
+    """Its number: events whose edits hold have different ones, later events higher ones."""
+    reason: Text
+    messages: StrictInt
+    """How many messages of the history the view was of."""
+
+
 @dataclass(frozen=True, slots=True)
 class StubEdit:
     """A text left the view; a stub stands in for it."""
@@ -78,6 +88,9 @@ class StubEdit:
     """Whether, in an earlier release, the text was a page of the text under `ref`, which other edits name."""
     words_ref: Ref | None = None
     """As a segment's. Its words are `text`."""
+    made: Made | None = None
+    """The event in which the text left, whichever made this stub of it; None: an event of an earlier
+    release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +146,8 @@ class SegmentEdit:
     """Which messages these are of."""
     left_standing: StrictInt = 0
     """How many older standing instructions transcripts alone tell."""
+    made: Made | None = None
+    """The event that made it; None: one of an earlier release."""
 
     @property
     def as_notes(self) -> Notes:
@@ -280,7 +295,7 @@ SavedEdit = Annotated[
 """An edit as `edit_to_dict` writes it, for pydantic to read."""
 _LEFT_OUT = frozenset(
     {"page", "notes", "standing", "stands_for_tokens", "words_ref", "items_ref", "told", "handed_over"}
-    | {"lines", "next_line", "candidates", "stretches", "left_standing"}
+    | {"lines", "next_line", "candidates", "stretches", "left_standing", "made"}
 )
 """Fields that are not written where they say nothing."""
 

@@ -162,6 +162,8 @@ class Done:
     """Texts that could not be stubbed."""
     note: NoteFate | None = None
     """What became of the agent's note, if there was one."""
+    reason: str = ""
+    """Why it came."""
 
     def refs(self, *, durable: bool) -> set[str]:
         """Return the refs of texts that are durable, or of those that are pending."""
@@ -320,7 +322,7 @@ class Event:
         made = {(stub.item, stub.path) for stub in self._stubs}
         blocked = {(stub.item, stub.path) for stub in self.plan.stubs}.difference(made)
         edits: list[Edit] = [*self._stubs, *segments]
-        return Done(edits, writer.writes, writer.failures, writer.use, blocked, note)
+        return Done(edits, writer.writes, writer.failures, writer.use, blocked, note, str(self.plan.reason))
 
     async def _perform(self) -> tuple[list[SegmentEdit], NoteFate | None]:
         """Make stubs, which are kept, then segments; return these, and what became of the note."""

@@ -20,6 +20,7 @@ from context_compressor.core.edits import (
     Edit,
     EditName,
     ItemKey,
+    Made,
     Ref,
     SavedEdit,
     SegmentEdit,
@@ -250,7 +251,8 @@ class Ledger:
     def outlived_by(self, edit: Edit) -> list[SegmentEdit]:
         """Return earlier parts without what nothing needs any more once this edit is there.
 
-        A withdrawal of more parts than keep theirs is made good from the history.
+        A withdrawal of more parts than keep theirs is made good from the history. The part before the newest
+        keeps all: it is the newest again where that is undone.
         """
         outlived: list[SegmentEdit] = []
         generation: Sequence[str] = () if isinstance(edit, StubEdit) or not edit.is_notes else edit.children
@@ -260,11 +262,40 @@ class Ledger:
                 return outlived
             if age >= KEPT_PARTS:
                 outlived += [without_words(part, None) for part in parts]
-            elif not age:  # the newest has all of them
+            elif age == 1:  # the newest has all of them
                 worn = [part for part in parts if part.candidates or part.stretches]
                 outlived += [replace(part, candidates=(), stretches=()) for part in worn]
             generation = [child for part in parts for child in part.children]
         raise AssertionError("a chain of parts has an end")
+
+    def events(self) -> dict[int, Made]:
+        """Return the events whose edits hold, by their numbers, in order; those of earlier releases have
+        none.
+        """
+        made = {edit.made.event: edit.made for edit in self._edits.values() if edit.made is not None}
+        return dict(sorted(made.items()))
+
+    def events_with_words(self) -> list[int]:
+        """Return the numbers of the events after which the words of all that the view showed are kept."""
+        bare = [one for one in self._segments.values() if not one.text and one.words_ref is None]
+        parents = (self._segments.get(self._parent.get(one.id, "")) for one in bare)
+        spans = [(_event_of(one), _event_of(parent)) for one, parent in zip(bare, parents, strict=True)]
+        return [event for event in self.events() if not any(first <= event < end for first, end in spans)]
+
+    def made_after(self, event: int) -> set[EditName]:
+        """Return the names of the edits that later events made."""
+        return {name for name, edit in self._edits.items() if edit.made and edit.made.event > event}
+
+    def made_now(self, edits: Sequence[Edit], reason: str) -> list[Edit]:
+        """Return edits with the event that they come with, which is the next one.
+
+        A stub that is made anew is still of the event in which the text left.
+        """
+        now = Made(max(self.events(), default=0) + 1, reason, self.frontier)
+        earlier = (self._edits.get(name_of(edit)) for edit in edits)
+        return [
+            replace(edit, made=old.made if old else now) for edit, old in zip(edits, earlier, strict=True)
+        ]
 
     def _name(self, edit: Edit) -> None:
         self._named.update(refs_of(edit))
@@ -420,6 +451,10 @@ class Ledger:
         if len(set(edit.items)) < len(edit.items) or len(set(edit.children)) < len(edit.children):
             return "an item or a child comes twice"
         return next((f"item {i.key!r} is in another segment" for i in edit.items if i in self._holder), None)
+
+
+def _event_of(edit: Edit | None) -> int:
+    return edit.made.event if edit is not None and edit.made is not None else 0
 
 
 def _bare(edit: Edit) -> Edit:

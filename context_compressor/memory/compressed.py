@@ -341,6 +341,46 @@ class CompressedMemory(MemoryBase):
             raise InvalidArgumentError(f"keep: expected a string or None, got {type(keep).__name__}")
         return await self._runner.compress_now((keep or "").strip() or None)
 
+    async def undo(self, budget: int | None = None, note: str | None = None) -> CompressionEvent | None:
+        """Withdraw the last part: what the newest event took out of the view. None if there is none.
+
+        The view is the earlier one then, with what came since, where it fits. Else, or with a note, the part
+        is made anew, as by `compress_now`, in one step: until then, and where that fails, it stays.
+
+        Args:
+            budget: tokens that the view may cost then, as far as what may leave allows; at most its own.
+            note: what to keep in the part that is made anew, as `compress_now`'s; without a budget the view
+                is brought to what it costs now.
+
+        Raises:
+            InvalidArgumentError: an argument of the wrong type, or a budget below 1 or above the memory's.
+            ContextOverflowError: the earlier view does not fit, and neither is given; the text tells by how
+                much, and nothing was changed.
+            RedactionError, SummarizerError, OffloadError: as `get_memory`.
+        """
+        if not (note is None or isinstance(note, str)):
+            raise InvalidArgumentError(f"note: expected a string or None, got {type(note).__name__}")
+        most = self.config.budget
+        if budget is not None and not (type(budget) is int and 1 <= budget <= most):
+            raise InvalidArgumentError(f"budget: expected tokens from 1 to {most:,}, got {budget!r:.80}")
+        return await self._runner.undo(budget, (note or "").strip() or None)
+
+    async def view_at(self, n: int) -> list[Msg]:
+        """Return the view as it stood after an event, made anew from history and ledger. Changes nothing.
+
+        Messages that were deleted since are not there, and a preview that was cut shorter since is as it is
+        now.
+
+        Args:
+            n: the event's `number`.
+
+        Raises:
+            InvalidArgumentError: no such event's edits hold, or its notes are not kept any more, as those of
+                the newest five parts are; the text names the events that there are.
+        """
+        await self._runner.refresh()
+        return self._follower.with_markers(await self._tracker.view_at(n))
+
     # What the provider counts
 
     def record_usage(self, prompt_tokens: int) -> None:

@@ -147,7 +147,9 @@ class Totals:
             )
 
 
-def describe_event(event: Event, done: Done, before: int, after: int) -> list[CompressionEvent]:
+def describe_event(
+    event: Event, done: Done, before: int, after: int, number: int | None = None
+) -> list[CompressionEvent]:
     """Return an event for each thing that failed on the way, and last the one for what was committed, if any.
 
     Args:
@@ -155,6 +157,7 @@ def describe_event(event: Event, done: Done, before: int, after: int) -> list[Co
         done: what came of it.
         before: tokens of the view before.
         after: tokens of the view now.
+        number: of the event in the ledger.
     """
     reason = str(event.plan.reason)
     left = (item for segment in event.plan.segments for unit in segment.units for item in unit.items)
@@ -183,6 +186,7 @@ def describe_event(event: Event, done: Done, before: int, after: int) -> list[Co
         summary_output_tokens=done.use.every.output_tokens,
         seconds=event.seconds,
         note=done.note,
+        number=number,
     )
     return [*events, told]
 
@@ -212,4 +216,15 @@ def overflow_error(
         budget=budget,
         needed=needed,
         fixed=fixed,
+    )
+
+
+def undo_error(needed: int, budget: int) -> ContextOverflowError:
+    """Return the error of a view that does not fit without its last part."""
+    return ContextOverflowError(
+        f"without its last part the view takes {needed:,} tokens, {needed - budget:,} more than the budget "
+        f"of {budget:,}; give undo a budget or a note to make the part anew, or raise max_total_tokens",
+        budget=budget,
+        needed=needed,
+        fixed=[],
     )

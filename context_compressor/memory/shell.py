@@ -20,10 +20,10 @@ from context_compressor.memory.leases import EventLease, Waits, leases_of
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.performance import Performance
 from context_compressor.memory.places import Recall
-from context_compressor.memory.reporting import Totals, describe_event, overflow_error
+from context_compressor.memory.reporting import Totals, describe_event, overflow_error, undo_error
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
-from context_compressor.memory.tracking import Tracker
+from context_compressor.memory.tracking import Earlier, Tracker
 from context_compressor.offload.store import OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
@@ -164,6 +164,38 @@ class Shell:
         async with self.telling() as told, self.event_lock:
             return await self._run_events(told, asked=True, note=note)
 
+    async def undo(self, most_tokens: int | None, note: str | None) -> CompressionEvent | None:
+        """Withdraw the last event; make it anew where the earlier view does not fit, or there is a note.
+
+        Args:
+            most_tokens: what the view may cost then; None: what it may cost at all, or with a note what it
+                costs now.
+            note: what to keep.
+
+        Returns:
+            The event that this is; None where there was nothing to undo.
+
+        Raises:
+            ContextOverflowError: the view does not fit without it, and neither is given.
+        """
+        tracker = self._tracker
+        async with self.telling() as told, self.event_lock:
+            async with self._turn(told):
+                await tracker.make_ready(look=True, summary=True)
+                tracker.state.budget.take_up()
+                most = tracker.state.budget.due_tokens
+                if most_tokens is not None:
+                    most = min(most, most_tokens)
+                tokens = await tracker.undo(-1 if note else most)
+            if tokens is None or (tokens <= most and not note):
+                await self._sweep()
+                await self._give_back()
+                return told[-1] if tokens is not None else None
+            if most_tokens is None and not note:
+                raise undo_error(tokens, most)
+            goal = tracker.state.tokens if most_tokens is None else most
+            return await self._run_events(told, asked=True, note=note, undo_to=goal)
+
     async def _run_events(
         self,
         told: list[CompressionEvent],
@@ -171,6 +203,7 @@ class Shell:
         asked: bool = False,
         note: str | None = None,
         summary: bool = False,
+        undo_to: int | None = None,
     ) -> CompressionEvent | None:
         """Do what a `Machine` says until the view can be shown. Holds: event lock.
 
@@ -183,6 +216,7 @@ class Shell:
             asked: whether somebody asked for an event: then one is run, whatever the fill level.
             note: what to keep, for such an event.
             summary: as `bring_up_to_date`.
+            undo_to: where the last event is made anew: what the view is to cost then.
 
         Returns:
             The event that was committed last, if any.
@@ -194,13 +228,16 @@ class Shell:
         is_kept = self._ratio < 1 and self._config.on_failure != "raise"
         machine = Machine(asked=asked, is_kept=is_kept, is_shared=self._lease.is_asked)
         last: CompressionEvent | None = None
+        earlier: Earlier | None = None
         try:
             await self._texts.retry_pending()
             while not machine.is_over:
                 async with self._turn(told):
                     await tracker.make_ready(look=True, summary=summary)
-                    decided = self._decide(asked=asked)
-                    prepared = self._standing() if isinstance(decided, Perform) else None
+                    if undo_to is not None and (earlier := await tracker.earlier()) is None:
+                        break  # others have withdrawn it
+                    decided = self._decide(asked=asked, earlier=earlier, goal=undo_to)
+                    prepared = self._standing() if isinstance(decided, Perform) and not earlier else None
                     told += self._take_failures()
                 is_ready = None if prepared is None else prepared.done is not None
                 step = machine.next(decided, is_ready, fits=self._fits, has_lease=self._lease.is_held)
@@ -230,7 +267,7 @@ class Shell:
                     case Perform(plan):
                         if plan.reason != Reason.ARRIVAL:  # what was prepared is not what it takes
                             self._drop_prepared()
-                        made = await self._perform(plan, told, note)
+                        made = await self._perform(plan, told, note, earlier)
                 if made is not None:
                     told += made
                     last = made[-1] if made and made[-1].kind != "failure" else None
@@ -245,10 +282,18 @@ class Shell:
         state = self._tracker.state
         return state.tokens <= state.budget.due_tokens
 
-    def _decide(self, *, asked: bool) -> Step:
-        """Return what the view asks for, by the budget that is due."""
+    def _decide(self, *, asked: bool, earlier: Earlier | None = None, goal: int | None = None) -> Step:
+        """Return what the view asks for, by the budget that is due.
+
+        Args:
+            asked: whether an event is asked for.
+            earlier: the view that it is to be made of, if that is another.
+            goal: what the view is to cost then; None: as little as may be.
+        """
         state = self._tracker.state
         state.budget.take_up()
+        if earlier is not None:
+            return earlier.state.decide(self._engine.costs(), manual=True, goal_tokens=goal or 0)
         step = state.decide(self._engine.costs(), manual=asked)
         if isinstance(step, Perform):
             return step
@@ -256,39 +301,39 @@ class Shell:
         return Show() if isinstance(step, Overflow) and state.budget.concede(state.tokens) else step
 
     async def _perform(
-        self, plan: Plan, told: list[CompressionEvent], note: str | None
+        self, plan: Plan, told: list[CompressionEvent], note: str | None, earlier: Earlier | None = None
     ) -> list[CompressionEvent] | None:
         """Perform and commit a plan that was made just now; return what there is to tell.
 
         An edit that comes while texts are stored and summaries written may outdate the plan: then None is
         returned. A summary that was paid for is used if it can be.
         """
-        performance = Performance(
-            plan, self._tracker.state, self._engine, self.totals, note=note, may_outlast=self._remote
-        )
+        state = self._tracker.state if earlier is None else earlier.state
+        performance = Performance(plan, state, self._engine, self.totals, note=note, may_outlast=self._remote)
         try:
             if plan.needs_summary:
                 await self._note_begun(plan)
             await performance.perform()
-            return await self._commit(performance, told)
+            return await self._commit(performance, told, earlier)
         finally:
             self._tracker.state.ledger.give_up(performance.event.attempted)
 
     async def _commit(
-        self, performance: Performance, told: list[CompressionEvent]
+        self, performance: Performance, told: list[CompressionEvent], earlier: Earlier | None = None
     ) -> list[CompressionEvent] | None:
         """Commit what was performed; return what there is to tell, None where it holds no more."""
         tracker, done = self._tracker, performance.done
         assert done is not None
         async with self._turn(told):
-            before = await tracker.commit(done, performance.fresh, performance.holds)
+            before = await tracker.commit(done, performance.fresh, performance.holds, earlier)
             if before is None:
                 return None
             if self._prepared is performance:
                 self._prepared = None
             self._tried_tokens = 0
         self._tracker.state.ledger.give_up(performance.event.attempted)
-        return describe_event(performance.event, done, before, tracker.state.tokens)
+        number = max(tracker.state.ledger.events(), default=None)
+        return describe_event(performance.event, done, before, tracker.state.tokens, number)
 
     # Ahead
 

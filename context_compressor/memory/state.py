@@ -308,23 +308,27 @@ class MemoryState:
         """Whether the view has to change before it is handed out, if it can."""
         return self.tokens > self.budget.due_tokens or self._has_large_arrival() or self._is_crowded()
 
-    def decide(self, costs: Costs, *, manual: bool = False, growth_tokens: int = 0) -> Step:
+    def decide(
+        self, costs: Costs, *, manual: bool = False, goal_tokens: int = 0, growth_tokens: int = 0
+    ) -> Step:
         """Say what has to happen before the view is handed out, by the thresholds in force.
 
         Args:
             costs: of stand-ins.
             manual: whether somebody asks for an event.
+            goal_tokens: as in `Situation`.
             growth_tokens: as in `Situation`: more than 0 where an event is planned ahead.
         """
         if not (self.is_due or manual or growth_tokens):
             return Show()
-        step = decide(self.items, self._situation(costs, manual=manual, growth_tokens=growth_tokens))
+        situation = self._situation(costs, manual, goal_tokens, growth_tokens)
+        step = decide(self.items, situation)
         if manual or not (self.returned and isinstance(step, Perform)):
             return step
         left = {item.key for segment in step.plan.segments for unit in segment.units for item in unit.items}
         return Perform(replace(step.plan, by_rules=not left.isdisjoint(self.returned)))
 
-    def _situation(self, costs: Costs, *, manual: bool, growth_tokens: int) -> Situation:
+    def _situation(self, costs: Costs, manual: bool, goal_tokens: int, growth_tokens: int) -> Situation:
         return Situation(
             config=self.config,
             costs=costs,
@@ -334,6 +338,7 @@ class MemoryState:
             extra_tokens=self.shown.summary_tokens + self.shown.system_tokens,
             growth_tokens=growth_tokens,
             manual=manual,
+            goal_tokens=goal_tokens,
         )
 
     # Asking

@@ -10,12 +10,12 @@ from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from context_compressor.core.config import CompressionConfig
-from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, keys_of, message_id, name_of
+from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, keys_of, message_id, name_of
 from context_compressor.core.event import Done
 from context_compressor.core.ledger import Ledger
 from context_compressor.core.rebuild import Rebuilt, changed_ids, give_words_back, is_continued, rebuild
 from context_compressor.core.recovery import Recovery
-from context_compressor.errors import ConflictError
+from context_compressor.errors import ConflictError, InvalidArgumentError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches
 from context_compressor.memory.history import (
@@ -50,6 +50,8 @@ T = TypeVar("T")
 
 CHANGED = "the base memory was changed"
 """Reason of an event after which the history says something else."""
+UNDONE = "undone"
+"""Reason of an event that withdrew the one before it."""
 NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
 """What is learnt of an empty history."""
 
@@ -61,6 +63,23 @@ class Made(NamedTuple):
     """Has the marks alone."""
     tokens: Mapping[str, int]
     rebuilt: Rebuilt
+
+
+class Earlier(NamedTuple):
+    """A view without the edits of its last events, which nobody has seen yet."""
+
+    state: MemoryState
+    rebuilt: Rebuilt
+    without: Collection[EditName]
+    """Those edits."""
+    of: MemoryState
+    """From which it was made."""
+    generation: int
+    """Of that."""
+
+    def holds(self, state: MemoryState) -> bool:
+        """Tell whether it is still that of a state, which may have grown."""
+        return state is self.of and state.generation == self.generation
 
 
 def in_step(
@@ -550,6 +569,7 @@ class Tracker:
         unseen: Collection[str] = (),
         bare: Collection[str] = (),
         written: Sequence[LedgerEntry] = (),
+        without: Collection[EditName] = (),
     ) -> Rebuilt:
         """Return the view of these messages; the state is as it was.
 
@@ -560,8 +580,10 @@ class Tracker:
             unseen: keys of messages that no view has shown, beside those that the state knows of.
             bare: keys of messages of which there are skeletons.
             written: what was read of the history's ledger, if that was read.
+            without: names of the edits of the last events, where they are not to hold any more.
         """
         state, ledger = self.state, self.state.ledger.copy()
+        ledger.drop(without)
         messages = [(entry.key, entry.msg) for entry in entries if entry.msg is not None]
         for item in state.items_of(leaving):
             ledger.withdraw(item)
@@ -704,6 +726,65 @@ class Tracker:
         else:  # a wrapped memory did something else
             await self.catch_up()
         return sum(key not in self.state.known for key in keys)
+
+    async def earlier(self, event: int | None = None) -> Earlier | None:
+        """Return the view without the edits of the last event, or of those after one. Changes nothing.
+
+        None: no event's edits hold.
+
+        Args:
+            event: the number of one whose edits hold: of the messages that the view was of then.
+        """
+        state, events = self.state, self.state.ledger.events()
+        if not events:
+            return None
+        entries, then = await self.history.read(), list(events)[-1] - 1
+        unseen: set[str] = set()
+        if event is not None:
+            then, entries = event, entries[: events[event].messages]
+            unseen = {entry.key for entry in entries}  # calls at the end wait for results, as they did
+        without = state.ledger.made_after(then)
+        rebuilt = await self._rebuild(entries, (), unseen=unseen, without=without)
+        return self._earlier(rebuilt, without)
+
+    async def view_at(self, event: int) -> list[Msg]:
+        """Return the view as an event left it.
+
+        Raises:
+            InvalidArgumentError: it cannot be made; the text names the events of which it can be.
+        """
+        kept = self.state.ledger.events_with_words()
+        if type(event) is not int or event not in kept:
+            told = ", ".join(map(str, kept)) or "none"
+            raise InvalidArgumentError(f"n: there is no view of an event {event!r:.80}; there are: {told}")
+        earlier = await self.earlier(event)
+        assert earlier is not None
+        earlier.state.settle(summary=True)
+        shown, _ = earlier.state.shown.pick((), with_summaries=True)
+        return [msg.copy() for msg in shown]
+
+    def _earlier(self, rebuilt: Rebuilt, without: Collection[EditName]) -> Earlier:
+        old, new = self.state, self._empty_state()
+        new.take_over(old, rebuilt.ledger)
+        new.shown.summary_place = old.shown.summary_place
+        new.known = old.known
+        new.rebuild(rebuilt)
+        return Earlier(new, rebuilt, without, old, old.generation)
+
+    @in_step
+    async def undo(self, most_tokens: int) -> int | None:
+        """Withdraw the last event, if the view fits without; return what that costs, None: there is none."""
+        earlier = await self.earlier()
+        if earlier is None:
+            return None
+        state, before, shown = self.state, self.state.tokens, list(self.state.items)
+        tokens = earlier.state.tokens
+        if tokens <= most_tokens and await self._write(self._following(earlier.rebuilt), at=self.number):
+            self._show(earlier.rebuilt)
+            self.note_edit(UNDONE, before, changed_ids(shown, state.items))
+        else:  # it does not fit, or a wrapped memory did something else
+            await self.catch_up()
+        return tokens
 
     @property
     def can_insert(self) -> bool:
@@ -874,6 +955,7 @@ class Tracker:
         done: Done,
         fresh: Collection[ItemKey],
         holds: Callable[[MemoryState], bool],
+        over: Earlier | None = None,
     ) -> int | None:
         """Commit an event's edits; return what the view cost before, or None where they do not hold any more.
 
@@ -881,6 +963,7 @@ class Tracker:
             done: what the event came to.
             fresh: keys of items that had just come when it was planned.
             holds: tells whether it can be committed to a state that others may have changed.
+            over: the view for which it was planned, where the last event is made anew.
         """
         # What others added is for the next view: nothing has to be read unless the write meets it.
         is_met = self._has_to_read
@@ -888,23 +971,43 @@ class Tracker:
             if is_met:
                 await self.catch_up()
             try:
-                return await self._commit(done, fresh, holds)
+                return await self._commit(done, fresh, holds, over)
             except ConflictError:
                 is_met = True
 
     async def _commit(
-        self, done: Done, fresh: Collection[ItemKey], holds: Callable[[MemoryState], bool]
+        self,
+        done: Done,
+        fresh: Collection[ItemKey],
+        holds: Callable[[MemoryState], bool],
+        over: Earlier | None,
     ) -> int | None:
-        state = self.state
-        if not holds(state):
+        state, then, changes = self.state, self.state, list[Change]()
+        if over is None:
+            if not holds(state):
+                return None
+        else:
+            if not (done.edits and over.holds(state)):
+                return None
+            # Messages may have come meanwhile.
+            rebuilt = await self._rebuild(await self.history.read(), (), without=over.without)
+            if not over.holds(state):
+                return None
+            over = self._earlier(rebuilt, over.without)
+            then, changes = over.state, self._following(rebuilt)
+        before, ledger = state.tokens, then.ledger
+        learnt = {**self._learnt(then), "pending": sorted(then.pending_after(done))}
+        done = replace(done, edits=ledger.made_now(done.edits, done.reason))
+        outlived = [old for edit in done.edits for old in ledger.outlived_by(edit)]
+        changes.append(Record([*outlived, *done.edits], learnt))
+        # Where the history takes none, a view is made with those that are needed; nobody needs the others.
+        holds_here = over is None
+        if done.edits and not await self._write(changes, at=self.number, holds_here=holds_here):
             return None
-        before = state.tokens
-        learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
-        outlived = [old for edit in done.edits for old in state.ledger.outlived_by(edit)]
-        record = Record([*outlived, *done.edits], learnt)
-        if done.edits and not await self._write([record], at=self.number, holds_here=True):
-            return None
+        if over is not None:
+            self._show(over.rebuilt)
         state.commit(done, fresh)
+        state.returned -= state.ledger.covered()
         for edit in outlived:
             state.ledger.replace(edit)
         return before

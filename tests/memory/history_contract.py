@@ -11,8 +11,11 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from context_compressor.core.edits import ItemKey, SegmentEdit, StubEdit, name_of
+from context_compressor.core.ledger import KEPT_PARTS
 from context_compressor.errors import ConflictError
 from context_compressor.memory.history import (
     Add,
@@ -31,6 +34,7 @@ from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.skeletons import as_message, skeleton_of
 from tests.memory.contract import make_msg
+from tests.memory.scripted import fold, new_memory, turns
 
 IDS = ["a-b/c:d", "", " ", "编号", "a" * 300, "../../x", "\ud800", "a\0", "a\x002", "%", "'", "A", "ａ"]
 REF = "ctx://0123456789abcdef"
@@ -45,6 +49,10 @@ PAIRED: list[list[dict[str, Any]]] = [
     ]
 ]
 """What pairing has to know more of than that it is there."""
+
+
+ONE_HISTORY = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+"""Examples go one after another through the history of their test, and each class has that test."""
 
 
 def adds(ids: str, **fields: Any) -> list[Change]:
@@ -218,6 +226,31 @@ class HistoryContract:
             done = await asyncio.gather(*writes, return_exceptions=True)
             assert sorted(isinstance(one, ConflictError) for one in done) == [False, True]
             at = next(one for one in done if isinstance(one, int))
+
+    @settings(max_examples=1, deadline=None, suppress_health_check=ONE_HISTORY)
+    @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4))
+    @example(counts=[2] * (KEPT_PARTS + 2))
+    async def test_what_is_undone_leaves_view_and_ledger_as_before(
+        self, history: History, counts: list[int]
+    ) -> None:
+        memory = new_memory(base=history)
+        await memory.clear()
+        views: dict[int, list[Msg]] = {}
+        for number, count in enumerate(counts):
+            await memory.add(from_openai(turns(count, tag=f"{number}-")))
+            before = await fold(memory)
+            for is_undone in (True, False):
+                event = await memory.compress_now()
+                if event is not None and is_undone:
+                    await memory.undo()
+                    assert await fold(memory) == before
+                    told = [edit for entry in await history.ledger() for edit in entry.edits]
+                    assert {name_of(edit): edit for edit in told} == memory._tracker.state.ledger.edits()
+                elif event is not None and event.number is not None:
+                    views[event.number] = await memory.get_memory()
+        for number in memory._tracker.state.ledger.events_with_words():
+            if number in views:
+                assert await memory.view_at(number) == views[number]
 
     async def test_changes_are_made_in_order(self, history: History) -> None:
         await history.write([*adds("ab"), Delete(["a"]), *adds("a"), Mark(["a"], add="x")])

@@ -310,6 +310,17 @@ async def filled(memory: CompressedMemory, said: list[Dict]) -> list[Msg]:
     return added
 
 
+async def fold(memory: CompressedMemory) -> tuple[list[Dict], list[Any], Dict]:
+    """Return the view, the names of all edits, and the edits of which the view is."""
+    view = [msg.to_dict() for msg in await memory.get_memory()]
+    ledger = memory._tracker.state.ledger
+    edits = ledger.edits()
+    shown = {
+        str(name): edit for name, edit in edits.items() if ledger.top_segment_of(name[0]) in (None, edit)
+    }
+    return view, list(edits), shown
+
+
 async def good_view(memory: CompressedMemory) -> list[Msg]:
     """Return the view after checking that it is valid, within the budget and counted rightly."""
     view = await memory.get_memory()

@@ -34,6 +34,7 @@ from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant
 from tests.memory.on_disk import SQLiteMemory
+from tests.memory.scripted import fold
 from tests.support.strategies import chat_histories, messages
 from tests.support.validity import problems
 
@@ -313,12 +314,40 @@ class Laws(RuleBasedStateMachine):
         self.let_others_follow()
         assert self.run(self.store.refs()) == []
 
-    @rule()
-    def compress_now(self) -> None:
+    @rule(is_undone=st.booleans())
+    def compress_now(self, is_undone: bool) -> None:
+        """What is undone gives the same view and the same fold of the ledger as before."""
+        before = self.fold()
         try:
-            self.run(self.memory.compress_now())
+            event = self.run(self.memory.compress_now())
         except ContextOverflowError:
             self.check_overflow()
+            return
+        if is_undone and before is not None and event is not None:
+            assert self.run(self.memory.undo()).reason == "undone"
+            assert self.fold() == before
+
+    def fold(self) -> Any:
+        """Return the view and the fold of the ledger; None where that exceeds the budget."""
+        try:
+            return self.run(fold(self.memory))
+        except ContextOverflowError:
+            return None
+
+    @rule(tokens=st.none() | st.integers(1, 2_000), note=st.sampled_from((None, "Mind the fox.")))
+    def undo(self, tokens: int | None, note: str | None) -> None:
+        before, budget = self.fold(), tokens and min(tokens, self.config.budget)
+        told: ContextOverflowError | None = None
+        try:
+            self.run(self.memory.undo(budget, note))
+        except ContextOverflowError as error:
+            if budget is not None or note is not None:
+                self.check_overflow()
+            elif before is not None:
+                told = error
+        if told is not None:
+            assert told.needed > told.budget
+            assert self.fold() == before, "it was changed though it does not fit"
 
     @rule(summary=st.sampled_from(("", "so far", "so far, and on")))
     def summarize(self, summary: str) -> None:
