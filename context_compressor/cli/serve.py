@@ -59,6 +59,16 @@ def serve(
     tools: Annotated[
         bool, typer.Option(help="Offer tools that read back what left, and answer them.")
     ] = True,
+    observe: Annotated[
+        bool,
+        typer.Option(
+            "--observe", help="Change nothing, and write down how large requests are, for **replay**."
+        ),
+    ] = False,
+    observe_log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Where --observe writes. Default: observed.jsonl."),
+    ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any other field of CompressionConfig."),
@@ -94,13 +104,20 @@ def serve(
         ) from None
     if workers > 1 and backend is None:
         raise CommandError("--workers: several processes need --backend, where they share what they know")
+    if observe_log is not None and not observe:
+        raise CommandError("--observe-log says where --observe writes; give both")
     fields = _fields(field or [])
     if max_total_tokens is not None:
         fields["max_total_tokens"] = max_total_tokens
     options = Options(
         upstream,
         Settings(
-            {**fields, "summarizer": str(summarizer), "tools": tools},
+            {
+                **fields,
+                "summarizer": str(summarizer),
+                "tools": tools,
+                "observe": observe and (observe_log or True),
+            },
             token=os.environ.get(_TOKEN) or None,
             max_body_bytes=max_body * 1024 * 1024,
             most_requests=most_requests,

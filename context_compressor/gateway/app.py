@@ -246,7 +246,9 @@ class Gateway:
         asked = _Asked(self, api, request, body)
         try:
             if not asked.begin():
-                return await self._passed(request, content, "no list that a view can be made of", api)
+                observer = self.compressions[api.path].conversations.observer
+                why = "no list that a view can be made of" if observer is None else "only observed"
+                return await self._passed(request, content, why, api)
             return await asked.answered()
         except Refused as error:
             response = Response(error.content, error.status_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from context_compressor.core.edits import ItemKey
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.integrations.asked import Own, OwnModel, at_hand
+from context_compressor.integrations.observed import as_observer
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.kept import (
@@ -193,6 +195,7 @@ class Conversations:
         with_tools: whether the agents have the read-back tools, which stand-ins then name.
         with_words: whether states have the words of stand-ins; else those are in the store, and states name
             them.
+        observe: whether adapters only look on, and where they write what they see.
         fields: any field of `CompressionConfig`.
 
     Raises:
@@ -211,6 +214,7 @@ class Conversations:
         states: States | None = None,
         with_tools: bool = True,
         with_words: bool = True,
+        observe: bool | str | os.PathLike[str] = False,
         **fields: Unpack[ConfigFields],
     ) -> None:
         check_collaborators(None, store, summarizer, counter, on_event)
@@ -223,6 +227,8 @@ class Conversations:
         self._store = store
         self._summarizer = summarizer
         self._counter = as_counter(counter)
+        self.observer = as_observer(observe, self._counter, self.form)
+        """What is told of each request where nothing is to be changed; None: views are made."""
         self._on_event = on_event
         self._states = states
         self._with_tools = with_tools

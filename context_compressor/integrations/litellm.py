@@ -113,6 +113,9 @@ class Compression(CustomLogger):
         if not isinstance(messages, list):
             self._tell("position", "messages given by position cannot be exchanged: write messages=...")
             return None
+        if (observer := self._conversations.observer) is not None:
+            observer.note(lambda: messages)
+            return None
         # What was sent comes again where LiteLLM retries by itself; a router begins with the caller's list.
         shown = self._views.get(_digest(messages))
         if shown is None:

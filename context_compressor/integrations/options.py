@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike
 from typing import Any, Generic, TypeVar
 
 from context_compressor.core.config import ConfigFields, as_config
@@ -33,6 +34,9 @@ class Options(ConfigFields, Generic[ModelT], total=False):
     """Measures messages, or the name of a model whose tokens are counted; None: offline tiktoken."""
     tools: bool
     """Whether agents get the tools to read back what left; requests offer them once something has."""
+    observe: bool | str | PathLike[str]
+    """True, or the path of a log: nothing is changed, and a line for each request says how large its messages
+    are, for `context-compressor replay`. True writes `observed.jsonl` in the working directory."""
 
 
 class KeptOptions(Options[ModelT], Generic[ModelT], total=False):
@@ -48,6 +52,15 @@ class KeyedOptions(KeptOptions[ModelT], Generic[ModelT], total=False):
     key: KeyOf | None
     """Returns the key of a request's conversation, given what the framework says of the request. None: the
     framework's own name for it where there is one, else what its messages begin with."""
+
+
+def has_tools(options: Mapping[str, Any], default: bool = True) -> bool:
+    """Tell whether an adapter with these keywords has tools for agents: one that only looks on has none.
+
+    Raises:
+        InvalidArgumentError: `tools` is no bool.
+    """
+    return check_tools(options.get("tools", default)) and not options.get("observe")
 
 
 def make_conversations(
@@ -77,6 +90,7 @@ def make_conversations(
     given = {name: value for name, value in options.items() if name in taken and name != "key"}
     fields: Any = {name: value for name, value in options.items() if name not in taken}
     as_config(None, fields, kind)  # names what is no option, before it could be one of `Conversations`
-    with_tools = check_tools(given.pop("tools", True))
+    with_tools = has_tools(given)
+    given.pop("tools", None)
     summarizer = as_summarizer(given.pop("summarizer", None), models, asked, has_own=True)
     return Conversations(form, **{"with_tools": with_tools, **more}, summarizer=summarizer, **given, **fields)

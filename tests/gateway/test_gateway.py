@@ -6,12 +6,14 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from context_compressor import InMemoryOffloadStore
+from context_compressor.integrations.observed import writer
 from tests.gateway.served import KEY, LISTS, PATHS, every_api, notes, serving, streamed_or_not
 from tests.integrations.clients_support import Api, work
 from tests.integrations.test_own import SUMMARY
@@ -213,6 +215,10 @@ class Pieces(httpx.AsyncByteStream):
 )
 async def test_the_rest_passes_through_byte_for_byte(path: str, body: Any, why: str | None) -> None:
     """With a header that says why no view was made, where one might be expected."""
+    await check_passes(path, body, why)
+
+
+async def check_passes(path: str, body: Any, why: str | None, **options: Any) -> None:
     content = body if isinstance(body, bytes) else json.dumps(body, indent=2).encode()
     seen: list[httpx.Request] = []
 
@@ -221,9 +227,11 @@ async def test_the_rest_passes_through_byte_for_byte(path: str, body: Any, why: 
         seen.append(request)
         return httpx.Response(203, stream=Pieces(), headers={"x-theirs": "2", "content-type": "a/b"})
 
-    async with serving("http://upstream/v1") as served, served.http() as http:
+    async with serving("http://upstream/v1", **options) as served, served.http() as http:
         served.gateway.upstream._client._transport = httpx.MockTransport(upstream)
-        answered = await http.post(f"{path}?a=1&a=2", content=content, headers={"x-mine": "1"})
+        answered = await http.post(
+            f"{path}?a=1&a=2", content=content, headers={"x-mine": "1", "authorization": KEY}
+        )
 
     [sent] = seen
     assert (sent.content, str(sent.url)) == (content, f"http://upstream{path}?a=1&a=2")
@@ -232,6 +240,19 @@ async def test_the_rest_passes_through_byte_for_byte(path: str, body: Any, why: 
     assert (answered.headers["x-theirs"], answered.headers["content-type"]) == ("2", "a/b")
     assert (why or "") in answered.headers.get("x-context-compressor", "")
     assert (why is None) == ("x-context-compressor" not in answered.headers)
+
+
+@every_api
+@streamed_or_not
+async def test_one_that_only_looks_on_changes_no_byte(api: Api, stream: bool, tmp_path: Path) -> None:
+    """A list beyond the budget goes on as it came, and so does its answer; sizes alone are written down."""
+    body = {"model": "m", "stream": stream, LISTS[api.name]: notes(24), "max_tokens": 5}
+    log = tmp_path / "log.jsonl"
+    await check_passes(PATHS[api.name], body, "only observed", observe=str(log))
+    writer().submit(int).result()
+    _, line = map(json.loads, log.read_text().splitlines())
+    assert [row["role"] for row in line["new"]] == ["user"] * 24
+    assert not any(one in log.read_text() for one in ("word", KEY))
 
 
 async def test_what_has_no_body_passes_without_one() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -13,6 +14,8 @@ import openai
 import pytest
 
 from context_compressor import TiktokenCounter
+from context_compressor.integrations.observed import writer
+from context_compressor.lab.readers import read_path
 from tests.integrations.clients_support import (
     APIS,
     CHAT,
@@ -80,6 +83,21 @@ async def test_without_it_the_same_is_refused(api: Api, workplace: Workplace) ->
         with pytest.raises((openai.BadRequestError, anthropic.BadRequestError, RefusedError)):
             await work(api, client, said, workplace.run, turns=TURNS)
         assert len(server.requests) < TURNS / 2
+
+
+@every_api
+async def test_one_that_only_looks_on_changes_nothing(api: Api, workplace: Workplace, tmp_path: Path) -> None:
+    sent, log = list[list[Dict]](), tmp_path / "log.jsonl"
+    for options in ({}, {**SMALL, "observe": log}):
+        said: list[Any] = [{"role": "user", "content": REQUEST}]
+        async with ModelServer(Worker(5)) as server, api.open(server, True, **options) as client:
+            await work(api, client, said, workplace.run, turns=5)
+            sent.append([one.json for one in server.requests])
+    assert sent[0] == sent[1]
+    writer().submit(int).result()
+    (session,) = read_path(log, [])
+    assert session.turns is not None
+    assert len(session.turns) == len(sent[0]) == 5
 
 
 class Reads:

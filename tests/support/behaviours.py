@@ -24,6 +24,8 @@ import pytest
 
 from context_compressor import CompressionEvent, CompressionStats, FileOffloadStore, Summary, SummaryRequest
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.observed import writer
+from context_compressor.lab.readers import read_path
 from tests.support.model_server import (
     ModelServer,
     Received,
@@ -284,6 +286,25 @@ async def test_it_goes_on_elsewhere_with_the_same_request(rig: Rig, place: Workp
     assert sent[0] == sent[1]
     assert "ctx://" in sent[0]
     assert len(events) - after == after - before
+
+
+async def test_one_that_only_looks_on_changes_nothing(rig: Rig, place: Workplace, tmp_path: Path) -> None:
+    """Request for request the same is sent; how large its messages are is written down, and no word of it."""
+    log, sent = tmp_path / "log.jsonl", list[list[Dict]]()
+    for options in ({}, {**RULED, "observe": log}):
+        async with (
+            ModelServer(Worker(5)) as server,
+            rig.open(server, tools_of(place), "streamed", **options) as agent,
+        ):
+            await agent.ask(REQUEST)
+            sent.append([one.json for one in server.requests])
+    assert sent[0] == sent[1]
+    writer().submit(int).result()
+    assert "unit" not in log.read_text()
+    (session,) = read_path(log, [])
+    assert session.turns is not None
+    assert len(session.turns) == len(sent[0]) == 5
+    assert [one["role"] for one in session.messages].count("tool") == 5
 
 
 class Searching(Talkers):

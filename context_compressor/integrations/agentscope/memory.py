@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial, wraps
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 try:
@@ -35,11 +36,13 @@ from context_compressor.integrations.agentscope.model import (
     register_offload_tools,
 )
 from context_compressor.integrations.asked import as_summarizer, check_tools
+from context_compressor.integrations.observed import as_observer
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.compressed import CompressedMemory, no_attribute
 from context_compressor.memory.handover import Receiver
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.messages.chat import from_openai
+from context_compressor.messages.chat import from_openai, to_openai
+from context_compressor.messages.forms import as_form
 from context_compressor.messages.msg import Msg, new_id, tool_results
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import OffloadStore
@@ -105,6 +108,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         hand_over: a long-term memory that takes what left the view; see `CompressedMemory`.
         toolkit: an agent's toolkit, which gets the read-back tools once something has left the view.
         tools: False: it does not get them.
+        observe: True, or the path of a log: `get_memory` gives the history, and a line for each call says how
+            large its messages are, for `context-compressor replay`. True writes `observed.jsonl` in the
+            working directory.
         fields: any other field of `CompressionConfig`; None is a value there.
 
     Raises:
@@ -133,6 +139,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         hand_over: Receiver | None = None,
         toolkit: Toolkit | None = None,
         tools: bool = True,
+        observe: bool | str | PathLike[str] = False,
         **fields: Unpack[OwnFields],
     ) -> None:
         super().__init__()
@@ -173,7 +180,8 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         self._replaced: list[CompressedMemory] = []
         self._shown: dict[int, tuple[Msg, AgentScopeMsg]] = {}
         self._names_tools: bool | None = None
-        self._toolkit = toolkit if check_tools(tools) else None
+        self._observer = as_observer(observe, self.compressed.counter, as_form("chat"))
+        self._toolkit = toolkit if check_tools(tools) and self._observer is None else None
         if self._toolkit is not None:
             claim(self._toolkit)
 
@@ -227,6 +235,11 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         Raises:
             ContextOverflowError: what may not leave exceeds the budget.
         """
+        if (observer := self._observer) is not None:
+            history = await self.compressed.base.get_memory(mark, exclude_mark, prepend_summary, **kwargs)
+            if mark is None:
+                observer.note(lambda: to_openai(history))
+            return [to_agentscope(msg, AgentScopeMsg) for msg in history]
         if self._toolkit is not None:
             self._names_tools = has_room(self._toolkit)
         if self._names_tools is not None:

@@ -38,7 +38,7 @@ from context_compressor.integrations.asked import (
 )
 from context_compressor.integrations.clients.wire import check_free
 from context_compressor.integrations.conversations import Shown
-from context_compressor.integrations.options import Options, make_conversations
+from context_compressor.integrations.options import Options, has_tools, make_conversations
 from context_compressor.integrations.request import Request as Asking
 from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.reporting import CompressionStats
@@ -86,7 +86,7 @@ class Compression(MiddlewareBase):
 
     def __init__(self, **options: Unpack[Options[ChatModelBase | Literal["own", "rules"]]]) -> None:
         self._conversations = make_conversations(Options, options, models=ChatModelBase, asked=_asked)
-        self._tools = [self._tool(one) for one in READ_BACK] if options.get("tools", True) else []
+        self._tools = [self._tool(one) for one in READ_BACK] if has_tools(options) else []
         self._sessions: dict[int, _Session] = {}
 
     def stats(self, session_id: str | None = None) -> CompressionStats | None:
@@ -110,7 +110,7 @@ class Compression(MiddlewareBase):
     ) -> AsyncGenerator[Any, None]:
         """Give the agent its tools, and put AgentScope's own thresholds out of reach."""
         config = agent.context_config
-        if config.trigger_ratio != _NEVER:
+        if config.trigger_ratio != _NEVER and self._conversations.observer is None:
             own: dict[str, Any] = {"trigger_ratio": _NEVER, "compression_tool_enabled": False}
             if "tool_result_limit" not in config.model_fields_set:
                 own["tool_result_limit"] = _UNLIMITED
@@ -123,15 +123,23 @@ class Compression(MiddlewareBase):
                 yield event
 
     async def on_compress_context(
-        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[None]]
+        self,
+        agent: Agent,  # noqa: ARG002
+        input_kwargs: dict[str, Any],
+        next_handler: Callable[..., Awaitable[None]],
     ) -> None:
         """Leave the context as it is: views are made when the model is called."""
+        if self._conversations.observer is not None:
+            await next_handler(**input_kwargs)
 
     async def on_model_call(
         self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[Answer]]
     ) -> Answer:
         """Call the model with a view. If it refuses that, call it once more, smaller or without our tools."""
         state, messages, model = agent.state, input_kwargs["messages"], input_kwargs["current_model"]
+        if (observer := self._conversations.observer) is not None:
+            observer.note(lambda: Request(messages, _summary_in(messages, state)).chats)
+            return await next_handler(**input_kwargs)
         request = Request(messages, _summary_in(messages, state))
         session, saved = self._session_of(state), await self._saved(state)
         tools = input_kwargs.get("tools") or []

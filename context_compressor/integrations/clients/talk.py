@@ -29,7 +29,7 @@ from context_compressor.integrations.clients.wire import (
     summed,
 )
 from context_compressor.integrations.conversations import KeyOf, Shown, key_of
-from context_compressor.integrations.options import KeyedOptions, make_conversations
+from context_compressor.integrations.options import KeyedOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
 from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.kept import is_over
@@ -74,7 +74,7 @@ class Compression:
         self.wire = wire
         self.key: KeyOf | None = key
         self.conversations = make_conversations(KeyedOptions, options, wire.form, models=str, asked=asked)
-        self.tools = options.get("tools", True)
+        self.tools = has_tools(options)
         self.last_used = 0
 
     def begin(
@@ -95,6 +95,9 @@ class Compression:
         """
         said = self.wire.said(request)
         if not said:
+            return None
+        if (observer := self.conversations.observer) is not None:
+            observer.note(lambda: said, lambda: self.wire.system(request))
             return None
         self.last_used = next(_USES)
         return Talk(self, request, said, {**request, **beside}, opens, streams)

@@ -19,12 +19,12 @@ from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from context_compressor.integrations.asked import check_tools, name_of
+from context_compressor.integrations.asked import name_of
 from context_compressor.integrations.conversations import Shown
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages
 from context_compressor.integrations.langchain.model import asked_model, own_model
 from context_compressor.integrations.langchain.tools import ReadBack
-from context_compressor.integrations.options import KeptOptions, make_conversations
+from context_compressor.integrations.options import KeptOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
 from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.reporting import CompressionStats
@@ -69,7 +69,7 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         **options: Unpack[KeptOptions[BaseChatModel | str]],
     ) -> None:
         super().__init__()
-        has_tools = check_tools(options.get("tools", True)) and with_tools
+        are_given = has_tools(options) and with_tools
         self._is_kept_in_states = options.get("states") is not None
         self._conversations = make_conversations(
             KeptOptions,
@@ -77,11 +77,11 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
             FORM,
             models=(BaseChatModel, str),
             asked=asked_model,
-            with_tools=has_tools,
+            with_tools=are_given,
             with_words=self._is_kept_in_states,
         )
         self._wires = Wires()
-        self.tools = ReadBack(self._reading).tools if has_tools else []
+        self.tools = ReadBack(self._reading).tools if are_given else []
 
     # Around a model call
 
@@ -89,7 +89,11 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Call the model with a view. If it refuses that, call it once more, smaller or without our tools."""
-        return run_through(self._call(request, handler, is_blocking=True))
+        return (
+            handler(request)
+            if self._only_looks_on(request)
+            else run_through(self._call(request, handler, is_blocking=True))
+        )
 
     async def awrap_model_call(
         self,
@@ -97,7 +101,18 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do what `wrap_model_call` does, with asyncio."""
-        return await self._call(request, handler, is_blocking=False)
+        return await (
+            handler(request)
+            if self._only_looks_on(request)
+            else self._call(request, handler, is_blocking=False)
+        )
+
+    def _only_looks_on(self, request: ModelRequest[Any]) -> bool:
+        """Tell whether a request is to pass as it is, since this object only looks on."""
+        observer, message = self._conversations.observer, request.system_message
+        if observer is not None:
+            observer.note(lambda: self._wires.of(request.messages), lambda: message and str(message.text))
+        return observer is not None
 
     async def _call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any], *, is_blocking: bool

@@ -17,7 +17,7 @@ from context_compressor.integrations.openai_agents.model import CompressedModel,
 from context_compressor.integrations.openai_agents.session import CompressedSession, whole
 from context_compressor.integrations.openai_agents.tools import others_of, read_back_tools
 from context_compressor.integrations.openai_agents.turns import Turn, current, enter
-from context_compressor.integrations.options import KeyedOptions, make_conversations
+from context_compressor.integrations.options import KeyedOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.plain import get
@@ -58,7 +58,7 @@ class Compression:
             asked=asked_model,
             with_tools=False,  # asked of each request's agent
         )
-        self._tools = read_back_tools(self, self._is_enabled) if options.get("tools", True) else []
+        self._tools = read_back_tools(self, self._is_enabled) if has_tools(options) else []
         self._is_left_out = options.get("summarizer") is None
         self._told: set[str] = set()
 
@@ -73,6 +73,9 @@ class Compression:
         given = data.model_data
         if _goes_on_elsewhere(given.input):
             self._tell_of_server_history()
+            return given
+        if (observer := self._conversations.observer) is not None:
+            observer.note(lambda: given.input, lambda: given.instructions)
             return given
         shown = await self._conversations.view(
             whole(self, given.input),

@@ -59,8 +59,8 @@ class CompressedSession:
         return getattr(self.wrapped, "session_settings", None)
 
     async def get_items(self, limit: int | None = None) -> Items:
-        """Return a view of all items; with a limit the newest of them, as they are."""
-        if limit is not None:
+        """Return a view of all items; with a limit, or where the adapter only looks on, the items."""
+        if limit is not None or self._conversations.observer is not None:
             return await self.wrapped.get_items(limit)
         items = await self.wrapped.get_items()
         shown = await self._conversations.view(items, key=self._key)

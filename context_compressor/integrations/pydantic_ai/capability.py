@@ -18,7 +18,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Own, name_of
 from context_compressor.integrations.conversations import Shown, key_of
-from context_compressor.integrations.options import KeyedOptions, make_conversations
+from context_compressor.integrations.options import KeyedOptions, has_tools, make_conversations
 from context_compressor.integrations.pydantic_ai.contents import content_of
 from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.integrations.pydantic_ai.model import asked_model, own_model
@@ -57,7 +57,7 @@ class Compression(AbstractCapability[Any]):
                 "to name one conversation, pass conversation_id= to the run"
             )
         self._key = _conversation_of if key is None else key
-        self._tools = options.get("tools", True)
+        self._tools = has_tools(options)
         self._conversations = make_conversations(
             KeyedOptions, options, models=(Model, str), asked=asked_model
         )
@@ -79,6 +79,10 @@ class Compression(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """Let the request carry a view of the messages."""
         messages = list(request_context.messages)
+        if (observer := self._conversations.observer) is not None:
+            parts = request_context.model_request_parameters.instruction_parts or ()
+            observer.note(lambda: Chats(messages).dicts, lambda: "\n\n".join(part.content for part in parts))
+            return request_context
         # A turn that the provider paused is continued: that one has to stand last, as it is.
         paused = messages[-1:] if messages and isinstance(messages[-1], ModelResponse) else []
         self._mended = None

@@ -146,6 +146,7 @@ def replay(
             chosen,
             one.probes,
             one.session.compacted_at,
+            one.session.turns,
             edit_tokens,
         )
         for one in inputs.sessions

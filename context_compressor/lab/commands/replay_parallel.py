@@ -49,13 +49,15 @@ class Task:
     budgets: tuple[int, ...]
     probes: tuple[Probe, ...] = ()
     compacted_at: tuple[int, ...] = ()
+    turns: tuple[int, ...] | None = None
     edit_tokens: int = EDIT_TOKENS
 
     @property
     def steps(self) -> int:
         """How many turns are to be replayed, about: what precedes the first request is none."""
         answers = [m for m in self.messages if isinstance(m, dict) and m.get("role") == "assistant"]
-        return len(answers) * len(self.systems) * len(self.budgets)
+        turns = answers if self.turns is None else self.turns
+        return len(turns) * len(self.systems) * len(self.budgets)
 
 
 class _StoppedError(Exception):
@@ -68,7 +70,9 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
     logging.getLogger("context_compressor").addHandler(_QUIET)
     try:
         from_openai(task.messages)  # else every turn of ours would fail, each for the same reason
-        recording = Recording(task.messages, _counter(), task.name, task.probes, task.compacted_at)
+        recording = Recording(
+            task.messages, _counter(), task.name, task.probes, task.compacted_at, task.turns
+        )
         if not recording.turns:
             return Skipped(task.name, "has no assistant message after an input, so no turn", is_failure=False)
         runs = tuple(

@@ -105,7 +105,8 @@ class Recording:
     """A recorded session, prepared for replays.
 
     A turn is an assistant message before which something other than instructions stands: the histories before
-    the others are no requests. Where its program compacted the history, requests held what came from there.
+    the others are no requests. A log of requests says itself which there were (`turns`). Where its program
+    compacted the history, requests held what came from there.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Recording:
         name: str = "",
         probes: Sequence[Probe] = (),
         compacted_at: Sequence[int] = (),
+        turns: Sequence[int] | None = None,
     ) -> None:
         self.messages = list(messages)
         self.name = name
@@ -124,8 +126,9 @@ class Recording:
         self.tokens = [self.counter.count(message) for message in self.messages]
         roles = [message.get("role") for message in self.messages]
         begun = next((n for n, role in enumerate(roles) if role not in INSTRUCTION_ROLES), len(roles))
-        self.turns = [n for n, role in enumerate(roles) if role == "assistant" and n > begun]
-        """Indexes of assistant messages; what stands before one is the history of its request."""
+        answers = [n for n, role in enumerate(roles) if role == "assistant" and n > begun]
+        self.turns = answers if turns is None else list(turns)
+        """How many messages stood in each request: indexes of assistant messages, unless they were given."""
 
         self._compacted_at = sorted(compacted_at)
         self._begun = begun

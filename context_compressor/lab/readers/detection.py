@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from context_compressor.lab.readers import apis, assistants, claude_code, coding_agents, frameworks
+from context_compressor.lab.readers import apis, assistants, claude_code, coding_agents, frameworks, observed
 from context_compressor.lab.readers.documents import Document
 from context_compressor.lab.readers.session import Format, UnreadableError
 from context_compressor.lab.readers.tables import is_there, pick
@@ -15,7 +15,7 @@ from context_compressor.lab.readers.transcript import dicts_in, first_in
 READERS = {
     reader.format: reader
     for reader in (
-        *(claude_code.READER, coding_agents.codex),
+        *(claude_code.READER, coding_agents.codex, observed.READER),
         *assistants.READERS,
         *coding_agents.READERS,
         *frameworks.READERS,

@@ -46,6 +46,7 @@ class Format(StrEnum):
     DROID = "droid", "Factory Droid session"
     GOOSE = "goose", "Goose session"
     KIMI = "kimi-cli", "Kimi CLI context"
+    OBSERVED = "observed", "log of an adapter that only looks on"
 
 
 _NUMBERS = re.compile(r"\d+|'[^']*'")
@@ -155,6 +156,8 @@ class Session:
     """What was left out on purpose, how much of it, and what else should be known."""
     compacted_at: tuple[int, ...] = ()
     """Indexes of messages with which its program began anew, a summary in the place of all before."""
+    turns: tuple[int, ...] | None = None
+    """How many messages stood in each request; None: each message of the assistant was an answer to one."""
 
     def place(self, message: int | None = None) -> str:
         """Return where the session, or one message of it, stands, as errors name it."""
