@@ -148,10 +148,12 @@ class Gateway:
 
         @asynccontextmanager
         async def life(_: Starlette) -> AsyncIterator[None]:
+            await asyncio.to_thread(self._warm_up)
             try:
                 yield
             finally:
                 await self.upstream.aclose()
+                await self.journal.aclose()
                 await self.backend.aclose()
 
         return Starlette(routes=routes, lifespan=life)
@@ -165,6 +167,11 @@ class Gateway:
         if summarizer in (None, OWN, RULES):
             return None
         return partial(self._named, summarizer) if isinstance(summarizer, str) else lambda: summarizer
+
+    def _warm_up(self) -> None:
+        """Read the vocabulary, before a first request waits for it."""
+        for one in self.compressions.values():
+            one.conversations.warm_up()
 
     def _on_event(self, event: CompressionEvent) -> None:
         self.metrics.note_event(event)
@@ -325,7 +332,7 @@ class _Asked:
         usage = heard.prompt_tokens if isinstance(heard.prompt_tokens, int) else 0
         stats = self._compression.conversations.stats(self._identity.name)
         model = str(self._body.get("model"))
-        await self._gateway.journal.note_request(
+        self._gateway.journal.note_request(
             self._identity, self._api.path, model, self._said, self._sent, stats, usage
         )
         return goes_on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -32,6 +32,10 @@ class MemoryStates:
     async def set(self, key: str, state: dict[str, Any]) -> None:
         """Keep a state."""
         self._kept[key] = state
+
+    async def exchange(self, key: str, change: Callable[[Any], dict[str, Any]]) -> None:
+        """Change a state, or None, into another one."""
+        self._kept[key] = change(self._kept.get(key))
 
     async def delete(self, key: str) -> None:
         """Remove a state; there may be none."""

@@ -166,6 +166,8 @@ class Shown:
     """The keys of what the view shows."""
     before: Conversation | None = field(default=None, repr=False)
     """The state that it went on from, kept if it offers tools, which may be refused."""
+    is_saved: bool = True
+    """Whether its state was saved. One in which nothing happened waits for what the provider counted."""
 
     @property
     def offers_tools(self) -> bool:
@@ -345,11 +347,12 @@ class Conversations:
         others = [*self._known.values(), *(one for one in found.elsewhere if id(one) not in self._known)]
         rest = [one for one in others if not shown.goes_on_from(one.spoken) and one not in over]
         await let_go(end, now, lambda: {ref for one in rest for ref in _named(one)})
-        if not asked.is_kept_elsewhere:
+        is_saved = bool(asked.refused or not earlier.spoken or reply.stats.events or left or over)
+        if is_saved and not asked.is_kept_elsewhere:
             for name in dict.fromkeys([shown.name, *(one.name for one in [*left, *over])]):
                 await self._save(name, shown, left, over)
         held = frozenset(item.key for item in reply.memory._tracker.state.items)
-        made = replace(asked, messages=reply.messages, conversation=shown, held=held)
+        made = replace(asked, messages=reply.messages, conversation=shown, held=held, is_saved=is_saved)
         return replace(made, before=asked.before or earlier if made.offers_tools else None)
 
     async def _compressed(self, asked: Shown, fault: Exception | None) -> Reply:
@@ -406,11 +409,9 @@ class Conversations:
             self._without_tools[shown.model] = None
             while len(self._without_tools) > MOST:
                 self._without_tools.popitem(last=False)
-        if not isinstance(prompt_tokens, int) or prompt_tokens <= 0:
-            return
-        if not shown.conversation.end.record_usage(prompt_tokens):
-            return
-        if not shown.is_kept_elsewhere:
+        counted = prompt_tokens if isinstance(prompt_tokens, int) else 0
+        has_learnt = counted > 0 and shown.conversation.end.record_usage(counted)
+        if (has_learnt or not shown.is_saved) and not shown.is_kept_elsewhere:
             await self._save(shown.conversation.name, shown.conversation)
 
     async def after_refusal(
@@ -625,6 +626,10 @@ class Conversations:
         """Return where the newest conversation under a key stands, or the newest of all; None: none is."""
         newest = reversed(list(self._known.values()))
         return next((one.stats for one in newest if key is None or one.name == key), None)
+
+    def warm_up(self) -> None:
+        """Read what counting needs, so that no request waits for it."""
+        self._counter.count_text("")
 
     def size(self) -> int:
         """Return how many conversations are kept in this process."""

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 from context_compressor.errors import InvalidMessageError
@@ -365,13 +366,19 @@ def write_view(view: Sequence[Msg], whole: Collection[str], form: Form, original
         form: the shape.
         originals: what the list says.
     """
-    may_join = form.may_join
-    if not may_join and len(view) == len(originals) == len(whole):  # all of the list, before a first event
+    joined: set[int] = set()
+    """Places of messages that are one with the one behind them in this form."""
+    if form.may_join:
+        joined = {place for place, (one, next_) in enumerate(pairwise(view)) if form.joins(one, next_)}
+    if not joined and len(view) == len(originals) == len(whole):  # all of the list, before a first event
         own_ids = [ids[0] for ids, _ in originals if len(ids) == 1]
         if own_ids == [msg.id for msg in view] and all(map(whole.__contains__, own_ids)):
             return [item for _, items in originals for item in items]
     # Mostly all of it is said by one message each.
-    own = {} if may_join else {ids[0]: items for ids, items in originals if len(ids) == 1 and ids[0] in whole}
+    own = {ids[0]: items for ids, items in originals if len(ids) == 1 and ids[0] in whole}
+    for place in joined:
+        own.pop(view[place].id, None)
+        own.pop(view[place + 1].id, None)
     shown = {msg.id for msg in view if msg.id not in own}
     said = {id: one for one in originals if not shown.isdisjoint(one[0]) for id in one[0]} if shown else {}
     written: list[Any] = []
@@ -383,10 +390,6 @@ def write_view(view: Sequence[Msg], whole: Collection[str], form: Form, original
             written.extend(next((item for item in items if item == wire), wire) for wire in form.write(made))
             made.clear()
 
-    def is_joined(before: int) -> bool:
-        """Tell whether a message and the one behind it are one in this form."""
-        return 0 <= before < len(view) - 1 and form.joins(view[before], view[before + 1])
-
     place = 0
     while place < len(view):
         if (alone := own.get(view[place].id)) is not None:
@@ -397,7 +400,7 @@ def write_view(view: Sequence[Msg], whole: Collection[str], form: Form, original
         ids, items = said.get(view[place].id, ((), []))
         end = place + len(ids)
         is_whole = all(id in whole for id in ids) and tuple(msg.id for msg in view[place:end]) == ids
-        if ids and is_whole and not (may_join and (is_joined(place - 1) or is_joined(end - 1))):
+        if ids and is_whole and not joined.intersection((place - 1, end - 1)):
             write_made()
             written += items
             place = end

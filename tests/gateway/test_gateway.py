@@ -325,6 +325,7 @@ async def test_keys_are_kept_nowhere(api: Api, caplog: pytest.LogCaptureFixture)
             await api.ask(client, notes(25), stream=False, asynchronous=True)
         await client.close()
         backend = served.gateway.backend
+        await served.gateway.journal.write()
         kept = [await backend.journal.get(key) for key in await backend.journal.keys()]
         kept += [await backend.store.read(ref) for ref in await backend.store.refs()]
         conversations = served.gateway.compressions[PATHS[api.name]].conversations

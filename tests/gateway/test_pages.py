@@ -93,6 +93,7 @@ async def test_one_event_among_workers(tmp_path: Path) -> None:
         await asyncio.gather(*asked)
         for each in clients:
             await each.close()
+        await one.gateway.journal.write()  # it does so a second later by itself
         async with other.http() as http:
             [row] = (await http.get("/gateway/sessions")).json()["sessions"]
 

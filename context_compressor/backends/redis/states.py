@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from context_compressor.backends.redis.scripts import digests_under, stem_under
 from context_compressor.errors import ConflictError, InvalidStateError
 
 _ATTEMPTS = 100
+_MOST_READ = 64
 _EXCHANGE = """
 -- KEYS: state
 -- ARGV: 1 SHA-1 of what stands there, or "", 2 what is to, 3 TTL in seconds or ""
@@ -49,6 +51,8 @@ class RedisStates(Server):
     ) -> None:
         super().__init__(url_or_pool, key_prefix, key_ttl)
         self._script = self._client.register_script(_EXCHANGE)
+        self._read: OrderedDict[str, Any] = OrderedDict()
+        """What was read last, for a change that follows: mostly nobody has changed it meanwhile."""
 
     async def get(self, key: str) -> dict[str, Any] | None:
         """Return what was set under a key, or None.
@@ -59,6 +63,9 @@ class RedisStates(Server):
         name = self._name(key)
         await make_ready(self._client)
         found: Any = await self._client.get(name)
+        self._read[name] = found
+        if len(self._read) > _MOST_READ:
+            self._read.popitem(last=False)
         if found is not None and self._ttl is not None:
             await self._client.expire(name, self._ttl)
         return None if found is None else to_state(_state_in, found, key)
@@ -82,7 +89,7 @@ class RedisStates(Server):
         name = self._name(key)
         await make_ready(self._client)
         for _ in range(_ATTEMPTS):
-            found: Any = await self._client.get(name)
+            found: Any = self._read.pop(name) if name in self._read else await self._client.get(name)
             there: Any = None
             if found is not None:
                 with suppress(InvalidStateError):  # it is made anew
