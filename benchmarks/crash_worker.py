@@ -33,7 +33,7 @@ from context_compressor import (
     ref_of,
     to_openai,
 )
-from tests.support.validity import problems
+from context_compressor.laws.chat_rules import problems
 
 BUDGET = 2_000
 MOST_MESSAGES = 250

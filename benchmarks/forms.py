@@ -6,11 +6,11 @@
 
 For each history: what is read and written again is the same, also after JSON, with the order of keys. Views
 of growing prefixes, at a random budget from 500 to 16,000 tokens, are valid by the provider's rules
-(`tests/support`), cost no more than the budget, by our count and by one that knows nothing of the library,
-show unaltered items as the same objects, and leave the list as it was. With `--through`, the same rules and
-that count judge the body that the SDK of a wrapped client, LangChain or Pydantic AI sends. Views that the
-library refuses since what is fixed does not fit are counted apart, and so are lists that a framework spoils
-by itself. One history again:
+(`context_compressor.laws`), cost no more than the budget, by our count and by one that knows nothing of the
+library, show unaltered items as the same objects, and leave the list as it was. With `--through`, the same
+rules and that count judge the body that the SDK of a wrapped client, LangChain or Pydantic AI sends. Views
+that the library refuses since what is fixed does not fit are counted apart, and so are lists that a framework
+spoils by itself. One history again:
 
     python benchmarks/forms.py --form responses --seed 0 --first 4711 --histories 1
 """
@@ -27,7 +27,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,10 +38,9 @@ from reporting import make_parser
 import context_compressor as library
 from context_compressor import CompressedMemory, InMemoryOffloadStore, TiktokenCounter
 from context_compressor.errors import ContextOverflowError
-from tests.support import anthropic_rules, responses_rules, validity
-from tests.support.form_strategies import random_anthropic, random_responses
+from context_compressor.laws.forms import FORMS as NAMES
+from context_compressor.laws.forms import Form, form_of
 from tests.support.provider_tokens import count_blocks
-from tests.support.random_chat import random_chat
 
 Dict = dict[str, Any]
 History = list[Dict]
@@ -64,11 +62,19 @@ THROUGH = (CORE, "clients", "langchain", "pydantic-ai")
 
 @dataclass(frozen=True)
 class FormCase:
-    """A form as this program needs it; `judge` takes a history and returns the rules for its views."""
+    """A form as this program needs it: how histories are drawn and judged, read and written."""
 
     name: str
-    draw: Callable[[Random, int], History]
-    judge: Callable[[History], Callable[[History], list[str]]]
+
+    @property
+    def _form(self) -> Form:
+        return form_of(self.name)
+
+    def draw(self, rng: Random, turns: int) -> History:
+        return self._form.draw(rng, turns)
+
+    def judge(self, history: History) -> Callable[[History], list[str]]:
+        return self._form.judge(history)
 
     def read(self, history: History) -> Any:
         return getattr(library, f"from_{self._codec}")(history)
@@ -82,42 +88,7 @@ class FormCase:
         return "openai" if self.name == "chat" else self.name
 
 
-def judge_chat(_: History) -> Callable[[History], list[str]]:
-    """Whatever the history, the same rules hold for its views."""
-    return partial(validity.problems, parts=validity.OPENAI_PARTS)
-
-
-def judge_responses(history: History) -> Callable[[History], list[str]]:
-    """An item that came with reasoning is refused without it."""
-    needs = responses_rules.needs_of(history)
-    return lambda view: responses_rules.problems(view, needs)
-
-
-def judge_anthropic(history: History) -> Callable[[History], list[str]]:
-    """Thinking stays as it was while its turn is open; wherever it stands, it is none that was not there."""
-    thinking = anthropic_rules.thinking_of(history)
-    known = {json.dumps(block) for block in _thoughts(history)}
-
-    def judge(view: History) -> list[str]:
-        found = anthropic_rules.problems(view, thinking=thinking)
-        changed = [block for block in _thoughts(view) if json.dumps(block) not in known]
-        return found + [f"thinking was changed: {block!r:.80}" for block in changed]
-
-    return judge
-
-
-def _thoughts(messages: History) -> Iterator[Dict]:
-    for message in messages:
-        for block in anthropic_rules.blocks_of(message):
-            if block.get("type") in ("thinking", "redacted_thinking"):
-                yield block
-
-
-FORMS = {
-    "chat": FormCase("chat", random_chat, judge_chat),
-    "responses": FormCase("responses", random_responses, judge_responses),
-    "anthropic": FormCase("anthropic", random_anthropic, judge_anthropic),
-}
+FORMS = {name: FormCase(name) for name in NAMES}
 
 
 @dataclass

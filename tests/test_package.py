@@ -136,6 +136,7 @@ LEVELS = (
     {"integrations"},
     {"services"},
     {"gateway"},
+    {"laws"},
     {"cli"},
     {"lab"},
 )

@@ -20,6 +20,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from context_compressor.cli.gc import gc
+from context_compressor.cli.laws import laws
 from context_compressor.cli.mcp import mcp
 from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
 from context_compressor.cli.output import check_stdout, one_line
@@ -74,7 +75,7 @@ def _later(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
     return ready
 
 
-for _command in (compress, read, grep, gc, replay, examine, demo, serve, mcp):
+for _command in (compress, read, grep, gc, replay, examine, demo, laws, serve, mcp):
     app.command()(_later(_command))
 
 _sessions = typer.Typer()

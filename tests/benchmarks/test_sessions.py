@@ -12,7 +12,7 @@ from benchmarks.sessions.catalogue import SAMPLES, Sample
 from benchmarks.sessions.recorder import Recorded
 from context_compressor import TiktokenCounter, from_openai, to_openai
 from context_compressor.lab.measure import is_told, read_probes, readable
-from tests.support.validity import OPENAI_PARTS, problems
+from context_compressor.laws.chat_rules import OPENAI_PARTS, problems
 
 pytestmark = pytest.mark.variants(2)
 

@@ -17,8 +17,8 @@ from context_compressor import (
     compress_messages,
     from_openai,
 )
+from context_compressor.laws.chat_rules import problems
 from tests.cli.support import command, environment, read_terminal
-from tests.support.validity import problems
 
 BUDGET = 8000
 

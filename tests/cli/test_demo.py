@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from context_compressor.lab.commands.demo_agent import ScriptedSession, StdlibTools
+from context_compressor.laws.chat_rules import problems
 from tests.cli.support import command, environment, read_terminal, run_process
-from tests.support.validity import problems
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from context_compressor.laws.chat_rules import problems
 from tests.lab.readers.support import SAMPLES
-from tests.support.validity import problems
 
 CALL = {"id": "c", "type": "function", "function": {"name": "dig", "arguments": "{}"}}
 HI = '{"role": "user", "content": "hi"}'

@@ -33,6 +33,7 @@ from context_compressor.core.event import Event
 from context_compressor.core.items import segment_item
 from context_compressor.core.units import classify
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
@@ -66,7 +67,6 @@ from tests.memory.scripted import (
     wire_text,
 )
 from tests.support.media import png_url
-from tests.support.validity import problems
 
 ROOM = "context_compressor."
 

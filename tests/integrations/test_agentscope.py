@@ -32,9 +32,9 @@ from context_compressor import InMemoryMemory as OurInMemoryMemory
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
 from context_compressor.integrations import agentscope
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, AgentScopeSummarizer
+from context_compressor.laws.chat_rules import problems
 from tests.integrations.messages import fields_of, reply, result, turns, user
 from tests.memory.scripted import Gated, reached
-from tests.support.validity import problems
 
 BUDGET = 2_000
 

@@ -16,9 +16,9 @@ from context_compressor import CompressionEvent, FileOffloadStore
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.integrations import conversations as module
 from context_compressor.integrations.conversations import Conversations, Shown, key_of
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory.loops import run_blocking
 from tests.memory.scripted import Noting, exchange, system, user
-from tests.support.validity import problems
 
 Dict = dict[str, Any]
 BUDGET = 2_000

@@ -15,9 +15,9 @@ from agentscope.message import Msg
 
 from context_compressor import CompressionConfig, from_openai
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
+from context_compressor.laws.chat_rules import problems
 from tests.integrations.messages import user
 from tests.support.markdown import blocks
-from tests.support.validity import problems
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "migrating-from-reme.md").read_text(encoding="utf-8")

@@ -27,11 +27,11 @@ from context_compressor import FileOffloadStore, InvalidArgumentError, TiktokenC
 from context_compressor.cli.app import run as run_here
 from context_compressor.errors import OffloadError
 from context_compressor.integrations.mcp import ContextServer, http_app
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory.sessions import Sessions
 from context_compressor.offload.folders import find_namespaces
 from context_compressor.offload.locks import locked
 from tests.support.markdown import blocks
-from tests.support.validity import problems
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
 from context_compressor.integrations.agentscope.messages import from_agentscope, to_agentscope
+from context_compressor.laws.chat_rules import problems
 from tests.integrations.bases import KINDS, Place, new_session
 from tests.integrations.messages import conversations, fields_of, messages, reply, result, turns, user
-from tests.support.validity import problems
 
 FORMATTERS = [
     name

@@ -9,10 +9,10 @@ import pytest
 
 from context_compressor import TiktokenCounter
 from context_compressor.errors import ContextOverflowError
-from tests.support import anthropic_rules, responses_rules, validity
+from context_compressor.laws import anthropic_rules, chat_rules, responses_rules
+from context_compressor.laws.random_chat import random_chat
 from tests.support.form_strategies import random_anthropic, random_responses
 from tests.support.provider_tokens import count_blocks
-from tests.support.random_chat import random_chat
 from tests.support.ways import WAYS
 
 COUNTER = TiktokenCounter()
@@ -26,7 +26,7 @@ def problems(form: str, said: list[Any], shown: list[Any]) -> list[str]:
         return anthropic_rules.problems(shown, thinking=anthropic_rules.thinking_of(said))
     if form == "responses":
         return responses_rules.problems(shown, responses_rules.needs_of(said))
-    return validity.problems(shown, parts=validity.OPENAI_PARTS)
+    return chat_rules.problems(shown, parts=chat_rules.OPENAI_PARTS)
 
 
 @pytest.mark.parametrize("way", WAYS)

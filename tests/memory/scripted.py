@@ -20,9 +20,9 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Add
-from tests.support.validity import problems
 
 COUNTER = TiktokenCounter()
 REF = re.compile(r"ctx://[0-9a-f]{16}")

@@ -21,10 +21,10 @@ import pytest
 from openai import AsyncOpenAI
 
 from context_compressor import CompressedMemory, CompressionConfig, CompressionEvent, from_openai, to_openai
+from context_compressor.laws.chat_rules import RECORDED_PARTS
 from tests.memory.scripted import COUNTER, Dict, assistant, exchange, system, text, user
 from tests.support.model_server import ModelServer, Received, Reply, completion
 from tests.support.recordings import requires_recordings, sessions
-from tests.support.validity import RECORDED_PARTS
 
 pytestmark = pytest.mark.variants(0)
 

@@ -32,6 +32,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     RedactionError,
 )
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory.base import MemoryBase
 from context_compressor.messages.repair import MISSING_RESULT
 from tests.memory.contract import AGENTSCOPE_OLD_STATE, AGENTSCOPE_STATE, MemoryContract
@@ -59,7 +60,6 @@ from tests.memory.scripted import (
     user,
     wire_text,
 )
-from tests.support.validity import problems
 
 LONG = turns(6)
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import CompressedMemory, Msg, compress_messages, from_openai, to_openai
+from context_compressor.laws.chat_rules import problems
 from context_compressor.messages.repair import MISSING_RESULT
 from tests.memory.scripted import (
     assistant,
@@ -24,7 +25,6 @@ from tests.memory.scripted import (
     user,
 )
 from tests.support.strategies import interleaved
-from tests.support.validity import problems
 
 Dict = dict[str, Any]
 

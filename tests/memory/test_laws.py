@@ -29,6 +29,7 @@ from context_compressor import (
 from context_compressor.core.edits import edit_to_dict, name_of
 from context_compressor.core.rebuild import rebuild
 from context_compressor.errors import ContextOverflowError
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory.table import MessageTable
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
@@ -36,7 +37,6 @@ from context_compressor.messages.repair import is_empty_assistant
 from tests.memory.on_disk import SQLiteMemory
 from tests.memory.scripted import fold
 from tests.support.strategies import chat_histories, messages
-from tests.support.validity import problems
 
 COUNTER = TiktokenCounter()
 NUMBERS = st.integers(0, 999)

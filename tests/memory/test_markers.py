@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from context_compressor import TiktokenCounter, compress_messages, from_anthropic, from_openai, to_openai
+from context_compressor.laws.chat_rules import problems
 from context_compressor.messages.markers import split_markers
 from tests.memory.scripted import (
     assistant,
@@ -22,7 +23,6 @@ from tests.memory.scripted import (
     turns,
     user,
 )
-from tests.support.validity import problems
 
 Dict = dict[str, Any]
 EPHEMERAL = {"type": "ephemeral"}

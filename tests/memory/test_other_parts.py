@@ -16,10 +16,10 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.laws.chat_rules import problems
 from context_compressor.offload.store import ref_of
 from tests.memory.scripted import REF
 from tests.support.media import png_url
-from tests.support.validity import problems
 
 BODY = "\n".join(f"def handler_{i}(request):\n    return respond({i}, request.path)" for i in range(120))
 """Some 2,000 tokens."""

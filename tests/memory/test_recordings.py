@@ -16,9 +16,9 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.laws.chat_rules import RECORDED_PARTS, problems
 from tests.memory.scripted import COUNTER, REF, kind_of, strings
 from tests.support.recordings import DIRECTORY, requires_recordings, sessions
-from tests.support.validity import RECORDED_PARTS, problems
 
 STEMS = sorted(path.name.removesuffix(".jsonl.gz") for path in DIRECTORY.glob("*.jsonl.gz"))
 BUDGETS = (8_000, 16_000, 32_000)

@@ -23,9 +23,9 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.laws.chat_rules import problems
 from context_compressor.offload.store import OffloadStore, ref_of
 from tests.memory.scripted import REF, kept, strings, turns, user
-from tests.support.validity import problems
 
 SAVED = Path(__file__).parent / "saved"
 FILES = sorted(file for folder in (".", "form_2", "notes") for file in (SAVED / folder).glob("*.json"))

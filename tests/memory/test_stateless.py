@@ -25,6 +25,7 @@ from context_compressor.errors import (
     InvalidStateError,
     OffloadFullError,
 )
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory import stateless
 from tests.memory.scripted import (
     COUNTER,
@@ -38,7 +39,6 @@ from tests.memory.scripted import (
     turns,
     user,
 )
-from tests.support.validity import problems
 
 Dict = dict[str, Any]
 

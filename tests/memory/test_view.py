@@ -24,6 +24,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.laws.chat_rules import problems
 from tests.memory.scripted import (
     COUNTER,
     Dict,
@@ -34,7 +35,6 @@ from tests.memory.scripted import (
     system,
     user,
 )
-from tests.support.validity import problems
 
 BRIEF = system("Be brief.")
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from context_compressor import Msg, from_anthropic, from_openai, to_anthropic, to_openai
 from context_compressor.core.shown import render_transcript
 from context_compressor.errors import InvalidStateError
+from context_compressor.laws import anthropic_rules
+from context_compressor.laws.chat_rules import problems
 from context_compressor.messages.exchanges import (
     Decisions,
     Exchange,
@@ -23,10 +25,8 @@ from context_compressor.messages.exchanges import (
 from context_compressor.messages.repair import MISSING_RESULT, UNNAMED_TOOL
 from context_compressor.summarizers.prompts import render_conversation
 from tests.memory.scripted import assistant, call, result, system, user
-from tests.support import anthropic_rules
 from tests.support.form_strategies import cut_anthropic_histories
 from tests.support.strategies import chat_histories, interleaved
-from tests.support.validity import problems
 
 Dict = dict[str, Any]
 

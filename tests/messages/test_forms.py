@@ -28,17 +28,17 @@ from context_compressor import (
     to_openai,
     to_responses,
 )
+from context_compressor.laws import anthropic_rules, chat_rules, responses_rules
+from context_compressor.laws.random_anthropic import FOUND as SONAR
+from context_compressor.laws.random_responses import FOUND as RADAR
 from context_compressor.messages.parts import other_parts
 from context_compressor.messages.repair import MISSING_RESULT
-from tests.support import anthropic_rules, responses_rules, validity
 from tests.support.form_strategies import (
     anthropic_histories,
     random_anthropic,
     random_responses,
     responses_histories,
 )
-from tests.support.random_anthropic import FOUND as SONAR
-from tests.support.random_responses import FOUND as RADAR
 
 Dict = dict[str, Any]
 COUNTER = TiktokenCounter()
@@ -57,7 +57,7 @@ def refused(form: str, view: list[Dict]) -> list[str]:
     if form == "chat":
         parts = [part for message in view for part in message.get("content") or () if isinstance(part, dict)]
         foreign = [f"part of type {part.get('type')}" for part in parts if part.get("type") not in CHAT_PARTS]
-        return validity.problems(view) + foreign
+        return chat_rules.problems(view) + foreign
     return responses_rules.problems(view) if form == "responses" else anthropic_rules.problems(view)
 
 

@@ -14,9 +14,9 @@ from jinja2.exceptions import TemplateError
 
 from context_compressor import CompressedMemory, CompressionConfig, Msg, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor.laws.chat_rules import problems
 from context_compressor.messages.chat import BRIDGE, in_turn
 from tests.support.strategies import chat_histories
-from tests.support.validity import problems
 
 Dict = dict[str, Any]
 

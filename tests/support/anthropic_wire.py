@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from tests.support.anthropic_rules import problems, thinking_of
+from context_compressor.laws.anthropic_rules import problems, thinking_of
 from tests.support.provider_tokens import count_blocks
 from tests.support.wires import Failure, Known, Received, Said, pieces_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.validity import DASHSCOPE_PARTS, DASHSCOPE_TEXT_PARTS
+from context_compressor.laws.chat_rules import DASHSCOPE_PARTS, DASHSCOPE_TEXT_PARTS
 from tests.support.wires import ChatRules, Failure, Received, Said
 
 Dict = dict[str, Any]

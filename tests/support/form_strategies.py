@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.support.random_anthropic import random_anthropic
-from tests.support.random_responses import random_responses
+from context_compressor.laws.random_anthropic import random_anthropic
+from context_compressor.laws.random_responses import random_responses
 
 __all__ = [
     "anthropic_histories",

@@ -84,7 +84,7 @@ class ModelServer:
         policy: the scripted model.
         window_tokens: what a request may cost, tools included; longer ones are refused.
         enforce: refuse what the provider refuses; false answers anything.
-        parts: the kinds of content parts to take, as in `validity`; None: what the endpoint takes. Use
+        parts: the kinds of content parts to take, as in `chat_rules`; None: what the endpoint takes. Use
             `RECORDED_PARTS` for recorded sessions.
         count: the tokens of messages and tools, as they are held against the window; None: as the
             wire counts.

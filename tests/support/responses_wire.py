@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from context_compressor.laws.responses_rules import needs_of, problems
 from tests.support.provider_tokens import count_blocks
-from tests.support.responses_rules import needs_of, problems
 from tests.support.wires import Failure, Known, Received, Said, pieces_of
 
 Dict = dict[str, Any]

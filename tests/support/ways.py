@@ -45,7 +45,7 @@ from context_compressor.integrations import langchain, pydantic_ai
 from context_compressor.integrations.anthropic import compressed as compressed_anthropic
 from context_compressor.integrations.anthropic import stats_of
 from context_compressor.integrations.openai import compressed as compressed_openai
-from tests.support.anthropic_shapes import BLOCKS
+from context_compressor.laws.anthropic_shapes import BLOCKS
 
 Dict = dict[str, Any]
 History = list[Dict]

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from context_compressor.laws.chat_rules import COMPATIBLE_PARTS, OPENAI_PARTS, problems
 from tests.support.provider_tokens import count_request
-from tests.support.validity import COMPATIBLE_PARTS, OPENAI_PARTS, problems
 
 Dict = dict[str, Any]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import anthropic_rules, responses_rules
-from tests.support.validity import OPENAI_PARTS
-from tests.support.validity import problems as chat_problems
+from context_compressor.laws import anthropic_rules, responses_rules
+from context_compressor.laws.chat_rules import OPENAI_PARTS
+from context_compressor.laws.chat_rules import problems as chat_problems
 from tests.support_tests.refused_forms import (
     CHUNK,
     FOUND,

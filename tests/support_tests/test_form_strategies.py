@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from tests.support import anthropic_rules, responses_rules
+from context_compressor.laws import anthropic_rules, responses_rules
 from tests.support.form_strategies import (
     random_anthropic,
     random_responses,

@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 
 from context_compressor.integrations.agentscope2.blocks import Request, data_block_of, part_of
 from context_compressor.integrations.conversations import Conversations, Shown
-from tests.support.anthropic_rules import problems as anthropic_problems
-from tests.support.validity import problems
+from context_compressor.laws.anthropic_rules import problems as anthropic_problems
+from context_compressor.laws.chat_rules import problems
 
 PIXELS = base64.b64encode(b"pixels" * 60).decode()
 

@@ -50,7 +50,7 @@ ARGUMENTS = (
     '{"内容": ["文件", {"深": [1, [2]]}]}',
     '{"path": "a.py", "content": "' + "x = compute(1)\\n" * 120 + '"}',
 )
-NAMES = ("read_file", "search", "bash", "get_weather", "mcp__github__list_issues")
+NAMES: tuple[str, ...] = ("read_file", "search", "bash", "get_weather", "mcp__github__list_issues")
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PDF = "JVBERi0xLjQKJeLjz9MK"
 
@@ -67,8 +67,8 @@ class Pieces:
         return self.rng.randrange(low, high + 1)
 
     def one_in(self, count: int) -> bool:
-        """Tell whether something happens that does so once in so many times."""
-        return self.rng.randrange(count) == 0
+        """Tell whether something happens that does so once in so many times; the least draw is no."""
+        return self.rng.randrange(count) == count - 1
 
     def pick(self, choices: Sequence[T]) -> T:
         """Return one of these."""

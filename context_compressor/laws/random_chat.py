@@ -1,10 +1,10 @@
-"""Random histories of chat dicts that OpenAI's chat completions accept, by `validity`."""
+"""Random histories of chat dicts that OpenAI's chat completions accept, by `chat_rules`."""
 
 from __future__ import annotations
 
 from random import Random
 
-from tests.support.form_pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
+from context_compressor.laws.pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
 
 
 def random_chat(rng: Random, turns: int) -> list[Dict]:

@@ -13,7 +13,7 @@ from typing import Any
 from openai.types import responses as sdk
 from openai.types.responses import response_input_item_param as kinds
 
-from tests.support.shapes import (
+from context_compressor.laws.shapes import (
     Check,
     is_filled,
     is_flag,
@@ -386,7 +386,7 @@ def _misshapen_content(
     for number, part in enumerate(content):
         at = f"{where}[{number}]"
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in parts:
+        if not isinstance(kind, str) or kind not in parts:
             names = ", ".join(f"'{name}'" for name in parts)
             yield f"Invalid value: {kind!r} at {at}. Supported values are: {names}."
             continue

@@ -8,7 +8,7 @@ from typing import Any
 from anthropic import types as sdk
 from anthropic.types import beta
 
-from tests.support.shapes import (
+from context_compressor.laws.shapes import (
     Check,
     is_filled,
     is_flag,
@@ -30,6 +30,14 @@ _CALL_ID = matches(r"[a-zA-Z0-9_-]+")
 _HOSTED_ID = matches(r"srvtoolu_[a-zA-Z0-9_]+")
 _NAME = matches(r"(?s).{1,200}")
 
+_RUN_BY_API: dict[str, Any] = {
+    "web_search": sdk.WebSearchToolResultBlockParam,
+    "web_fetch": sdk.WebFetchToolResultBlockParam,
+    "code_execution": sdk.CodeExecutionToolResultBlockParam,
+    "bash_code_execution": sdk.BashCodeExecutionToolResultBlockParam,
+    "text_editor_code_execution": sdk.TextEditorCodeExecutionToolResultBlockParam,
+    "tool_search": sdk.ToolSearchToolResultBlockParam,
+}
 BLOCKS: dict[str, tuple[frozenset[str], dict[str, Check]]] = {
     "text": (keys_of(sdk.TextBlockParam), {"text": is_text}),
     "image": (keys_of(sdk.ImageBlockParam), {"source": is_object}),
@@ -57,16 +65,10 @@ BLOCKS: dict[str, tuple[frozenset[str], dict[str, Check]]] = {
     # "Empty string content is not allowed": the type's own text.
     "compaction": (keys_of(beta.BetaCompactionBlockParam), {"content": or_null(is_filled)}),
     "mcp_tool_result": (keys_of(beta.BetaRequestMCPToolResultBlockParam), {"tool_use_id": _CALL_ID}),
-} | {
-    f"{name}_tool_result": (keys_of(kind), {"tool_use_id": _HOSTED_ID})
-    for name, kind in {
-        "web_search": sdk.WebSearchToolResultBlockParam,
-        "web_fetch": sdk.WebFetchToolResultBlockParam,
-        "code_execution": sdk.CodeExecutionToolResultBlockParam,
-        "bash_code_execution": sdk.BashCodeExecutionToolResultBlockParam,
-        "text_editor_code_execution": sdk.TextEditorCodeExecutionToolResultBlockParam,
-        "tool_search": sdk.ToolSearchToolResultBlockParam,
-    }.items()
+    **{
+        f"{name}_tool_result": (keys_of(kind), {"tool_use_id": _HOSTED_ID})
+        for name, kind in _RUN_BY_API.items()
+    },
 }
 """The fields that a block of each kind may have, and those it must have."""
 USER_KINDS = frozenset({"text", "image", "document", "search_result", "tool_result", "container_upload"})

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from tests.support.form_pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
+from context_compressor.laws.pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
 
 FOUND = "sonar_scan"
 """A tool that the model knows from where a search for tools found it."""

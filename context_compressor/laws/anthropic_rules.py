@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from anthropic import types as sdk
 
-from tests.support.anthropic_shapes import (
+from context_compressor.laws.anthropic_shapes import (
     ASSISTANT_KINDS,
     BLOCKS,
     USER_KINDS,
     misshapen_block,
     result_kind,
 )
-from tests.support.shapes import keys_of
+from context_compressor.laws.shapes import keys_of
 
 Dict = dict[str, Any]
 
 MOST_MARKS = 4
 """Of `cache_control`, in system and messages together."""
 _THINKING = ("thinking", "redacted_thinking")
-_MESSAGE_KEYS = keys_of(sdk.MessageParam.__args__[0])
+_MESSAGE_KEYS = keys_of(get_args(sdk.MessageParam)[0])
 
 
 def problems(
@@ -77,6 +77,12 @@ def thinking_of(messages: Sequence[Any]) -> dict[str, str]:
             elif block.get("type") == "tool_use" and signatures:
                 found[str(block.get("id"))] = " ".join(signatures)
     return found
+
+
+def thoughts_in(messages: Sequence[Any]) -> Iterator[Dict]:
+    """Yield the blocks of thinking, in order."""
+    for message in messages:
+        yield from (block for block in blocks_of(message) if block.get("type") in _THINKING)
 
 
 def open_turn(messages: Sequence[Any]) -> int:

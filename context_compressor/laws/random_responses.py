@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
-from tests.support.form_pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
+from context_compressor.laws.pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
 
 FOUND = "radar_scan"
 """A tool that the model knows from where a search for tools found it."""

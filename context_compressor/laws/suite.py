@@ -1,0 +1,148 @@
+"""The suite: random cases for a compactor, and for each law that breaks the smallest case that breaks it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Final, Unpack
+
+from context_compressor.laws.counterexample import Counterexample
+from context_compressor.laws.driving import Case, drive
+from context_compressor.laws.forms import awaits_model, form_of, plant
+from context_compressor.laws.judging import judge
+from context_compressor.laws.shrinking import TRIES, smallest
+from context_compressor.laws.subject import LAWS, Compact, Promises, Subject
+
+EXAMPLES: Final = 100
+MOST_TURNS: Final = 8
+_CUTS = 4
+
+
+@dataclass
+class Report:
+    """What was found of each law."""
+
+    name: str
+    form: str
+    cases: int = 0
+    compacted: int = 0
+    """Cases in which a view was not its list."""
+    refused: int = 0
+    """Lists that were refused, as documented, since they cannot be made to fit."""
+    broken: dict[str, Counterexample] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Cases that broke a law."""
+    rules: Counter[str] = field(default_factory=Counter)
+    """Cases that broke a rule of a provider."""
+    not_claimed: tuple[str, ...] = ()
+
+    def state_of(self, law: str) -> str:
+        """Return `kept`, `broken` or `not claimed`."""
+        return "broken" if law in self.broken else "not claimed" if law in self.not_claimed else "kept"
+
+
+def check(
+    compact: Compact | Subject,
+    *,
+    examples: int = EXAMPLES,
+    seed: int = 0,
+    turns: int = MOST_TURNS,
+    tries: int = TRIES,
+    on_case: Callable[[int], None] | None = None,
+    **promises: Unpack[Promises],
+) -> Report:
+    """Check which laws a function from messages to messages keeps, over random conversations.
+
+    Args:
+        compact: the function, sync or async, which is given the whole list each time; a `Subject` for one
+            that remembers its conversation.
+        examples: how many conversations.
+        seed: of the conversations; the same ones come of the same seed.
+        turns: requests of a user that a conversation has at most.
+        tries: how many smaller cases are tried for each law that is broken.
+        on_case: called with the number of each case.
+        promises: what a `Subject` takes, where a function is given.
+
+    Raises:
+        ImportError: the form is Anthropic's, and its SDK is not installed.
+        ValueError: an option is none of a `Subject`.
+    """
+    subject = compact if isinstance(compact, Subject) else Subject(make=lambda: compact, **promises)
+    if promises and isinstance(compact, Subject):
+        subject = replace(compact, **promises)
+    elif not isinstance(compact, Subject) and not hasattr(compact, "read"):
+        subject = replace(subject, without={*subject.without, "lossless"})
+    report = Report(subject.name, subject.form, not_claimed=tuple(sorted(subject.without, key=[*LAWS].index)))
+    found: dict[str, Counterexample] = {}
+
+    def once(case: Case) -> None:
+        trace = drive(subject, case)
+        breaches = judge(subject, trace)
+        for breach in breaches:
+            example = Counterexample.of(subject, case, trace, breach)
+            if breach.law not in found or example.size < found[breach.law].size:
+                found[breach.law] = example
+        report.cases += 1
+        report.refused += sum(step.view is None and step.error is None for step in trace.steps)
+        report.compacted += any(step.view not in (None, step.given) for step in trace.steps)
+        report.rules.update({breach.rule for breach in breaches if breach.law == "valid"})
+        report.counts.update({breach.law for breach in breaches})
+
+    for number in range(examples):
+        if on_case is not None:
+            on_case(number + 1)
+        once(draw_case(subject.form, Random(f"{seed}:{number}"), turns))
+    for law, example in found.items():
+        report.broken[law] = smallest(subject, example, tries)
+    report.broken = {law: report.broken[law] for law in LAWS if law in found}
+    return report
+
+
+def draw_case(form: str, rng: Random, turns: int = MOST_TURNS) -> Case:
+    """Draw a conversation, and the lists of it that a compactor is given: each could be sent as it is."""
+    how = form_of(form)
+    history = plant(how.draw(rng, rng.randrange(turns) + 1), rng)
+    ends = [at + 1 for at, item in enumerate(history) if awaits_model(item)]
+    chosen = {ends[rng.randrange(len(ends))] for _ in range(_CUTS - 1)} | {ends[-1]}
+    cuts = [cut for cut in sorted(chosen) if not how.judge(history[:cut])(history[:cut])]
+    return Case(history[: max(cuts, default=0)], tuple(cuts))
+
+
+def dump(report: Report) -> str:
+    """Return a report as JSON."""
+    told = {
+        "name": report.name,
+        "form": report.form,
+        "cases": report.cases,
+        "compacted": report.compacted,
+        "refused": report.refused,
+        "laws": {
+            law: {"state": report.state_of(law), "cases": report.counts[law]}
+            | ({"what": report.broken[law].what} if law in report.broken else {})
+            for law in LAWS
+        },
+        "rules": dict(report.rules.most_common()),
+    }
+    return json.dumps(told, indent=1, ensure_ascii=False)
+
+
+def save(report: Report, folder: Path, path: str | None = None) -> list[Path]:
+    """Write each counterexample as JSON and as a picture, and as a script where the compactor's path is told.
+
+    Returns the files written. `path` is `module:function`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for law, example in report.broken.items():
+        texts = {"json": example.to_json(), "html": example.picture()}
+        if path is not None:
+            texts["py"] = example.script(path)
+        for ending, text in texts.items():
+            file = folder / f"{report.name}_{report.form}_{law}.{ending}".replace(" ", "_")
+            file.write_text(text, encoding="utf-8")
+            written.append(file)
+    return written
