@@ -36,7 +36,7 @@ def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, folder:
             _draw_bars(right, chosen, systems)
             for axes in (left, right):
                 axes.spines[["top", "right"]].set_visible(False)
-            figure.savefig(folder / name, dpi=130, metadata={"Software": None})
+            figure.savefig(folder / name, dpi=130, transparent=True, metadata={"Software": None})
             plt.close(figure)
 
 
@@ -60,10 +60,10 @@ def _draw_requests(axes: Any, replays: Sequence[Replay], systems: Sequence[str],
 
 def _draw_bars(axes: Any, replays: Sequence[Replay], systems: Sequence[str]) -> None:
     rows = [total([replay for replay in replays if replay.system == system]) for system in systems]
-    costs = [100 * (totals.cost.as_if_model_ratio or 0.0) for totals in rows]
+    costs = [100 * (totals.cost.in_place_ratio or 0.0) for totals in rows]
     told = [100 * totals.told.share for totals in rows if totals.told is not None]
     groups = [("probes told", told, "#2e8b57")] if told else []
-    groups.append(("cost, summaries by a model", costs, "#c0504d"))
+    groups.append(("cost, notes by the agent's model", costs, "#c0504d"))
     places, width = range(len(systems)), 0.8 / len(groups)
     for number, (label, values, colour) in enumerate(groups):
         shift = (number - (len(groups) - 1) / 2) * width
