@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from context_compressor.events import CompressionEvent
     from context_compressor.memory.base import MemoryBase
     from context_compressor.memory.compressed import CompressedMemory
+    from context_compressor.memory.forgetting import Forgotten
     from context_compressor.memory.history import History
     from context_compressor.memory.in_memory import InMemoryMemory
     from context_compressor.memory.reporting import CompressionStats
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
         "ExtractiveSummarizer",
         "FallbackSummarizer",
         "FileOffloadStore",
+        "Forgotten",
         "Form",
         "FsspecOffloadStore",
         "HandOver",
@@ -161,6 +163,7 @@ _MODULES = {
     "ExtractiveSummarizer": "summarizers.chain",
     "FallbackSummarizer": "summarizers.chain",
     "FileOffloadStore": "offload.files",
+    "Forgotten": "memory.forgetting",
     "Form": "messages.forms",
     "FsspecOffloadStore": "backends.fsspec",
     "HandOver": "services.handover",

@@ -49,6 +49,7 @@ PUBLIC_NAMES = {
     "ExtractiveSummarizer",
     "FallbackSummarizer",
     "FileOffloadStore",
+    "Forgotten",
     "Form",
     "HandOver",
     "History",

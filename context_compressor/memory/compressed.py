@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from os import PathLike
@@ -24,6 +25,7 @@ from context_compressor.memory.base import (
     as_summary,
     check_collaborators,
 )
+from context_compressor.memory.forgetting import Forgotten
 from context_compressor.memory.handover import Receiver, check_receiver
 from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
@@ -426,6 +428,42 @@ class CompressedMemory(MemoryBase):
         async with self._runner.changing():
             await self._follower.note_deleting()
             return await self._tracker.delete_marked(names)
+
+    async def forget(
+        self, msg_ids: list[str] | None = None, text: str | None = None, *, dry_run: bool = False
+    ) -> Forgotten:
+        """Delete messages for good, by ids or by a text, and return all that was removed or rewritten.
+
+        A text: each message in whose words it stands exactly goes, with its exchange: calls with all their
+        results. Notes that quote it go, and so does the history's own summary where it does. Nothing is
+        edited within a message.
+
+        Args:
+            msg_ids: ids of messages, as `delete` takes them.
+            text: what is to be found nowhere any more, character by character.
+            dry_run: whether to change nothing, and only tell.
+
+        Raises:
+            InvalidArgumentError: neither or both are given, or one of the wrong type; an empty text.
+            OffloadError: the store could not be listed, for texts that a crash left; nothing was deleted.
+        """
+        if (msg_ids is None) == (text is None):
+            raise InvalidArgumentError("forget: give msg_ids or text, and not both")
+        if not (text is None or (isinstance(text, str) and text)):
+            raise InvalidArgumentError(f"text: expected a string that is not empty, got {text!r:.80}")
+        ids, index = [] if msg_ids is None else as_ids(msg_ids), self._recall.index
+        if text is not None and not dry_run:
+            await self.remove_orphans()
+        async with self._runner.changing():
+            rows = index.dropped
+            if not dry_run:
+                await self._follower.note_deleting()
+            told = await self._tracker.forget(ids, text, dry_run=dry_run)
+        if dry_run:
+            return told
+        left = self._tracker.state.ledger.unwanted.intersection(told.refs)
+        refs = tuple(ref for ref in told.refs if ref not in left)
+        return replace(told, refs=refs, refs_left=tuple(sorted(left)), index_rows=index.dropped - rows)
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""

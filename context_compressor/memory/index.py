@@ -60,6 +60,9 @@ class HistoryIndex:
         store: in the directory of which the index stands; None: in memory.
         redact: what every text goes through before the index sees it.
         is_by_time: whether messages are put in order by their timestamps; else by their places.
+
+    Attributes:
+        dropped: how many messages were dropped from it one by one, since it was made.
     """
 
     _lock = LoopLock()
@@ -82,6 +85,7 @@ class HistoryIndex:
         self._readers: set[_Reader] = set()
         self._thread: ThreadPoolExecutor | None = None
         self._calls = 0
+        self.dropped = 0
         watch_forks(self)
 
     def start_as_child(self) -> None:
@@ -226,12 +230,12 @@ class HistoryIndex:
         ordered = sorted(self._known.items(), key=lambda one: one[1].order)
         return [(key, known.digest) for key, known in ordered]
 
-    async def _drop(self, drop: Callable[[SearchIndex], None]) -> None:
+    async def _drop(self, drop: Callable[[SearchIndex], int]) -> None:
         """Drop something from the index, if there is one, or the index where that fails."""
 
         def call() -> None:
             try:
-                drop(self._open())
+                self.dropped += drop(self._open())
             except sqlite3.Error as error:
                 logger.warning("the search index is dropped: %s", error)
                 self._index = None

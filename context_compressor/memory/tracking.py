@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -14,10 +15,11 @@ from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, 
 from context_compressor.core.event import Done
 from context_compressor.core.ledger import Ledger
 from context_compressor.core.rebuild import Rebuilt, changed_ids, give_words_back, is_continued, rebuild
-from context_compressor.core.recovery import Recovery
-from context_compressor.errors import ConflictError, InvalidArgumentError
+from context_compressor.core.recovery import Recovery, read_words
+from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches
+from context_compressor.memory.forgetting import Forgotten, keys_saying, quotes
 from context_compressor.memory.history import (
     Add,
     Change,
@@ -821,8 +823,62 @@ class Tracker:
         if await self._exchange(keys, new, next_key):
             self.note_edit(CHANGED, before, changed_ids(shown, state.items))
 
+    @in_step
+    async def forget(self, ids: Sequence[str], text: str | None, *, dry_run: bool) -> Forgotten:
+        """Remove messages, those under ids or all that hold a text with their exchanges, and what quotes it.
+
+        Returns:
+            What was withdrawn and removed; of the index and of what the store refuses it knows nothing.
+        """
+        state, ledger = self.state, self.state.ledger
+        entries, quoting, summary = await self.history.read(), set[EditName](), ""
+        keys = [key for key in dict.fromkeys(state.known.keys_of(state.expand(ids))) if key in state.known]
+        if text is not None:
+            keys = keys_saying(text, entries, ledger.decisions)
+            quoting = await self._quoting(text)
+            summary = state.shown.summary if text in state.shown.summary else ""
+        left = [entry for entry in entries if entry.key not in set(keys)]
+        before, rebuilt = ledger.edits(), await self._rebuild(left, keys, without=quoting)
+        withdrawn = [before[name] for name in before if name in rebuilt.changes(before)[0]]
+        parts = [edit.ref for edit in withdrawn if isinstance(edit, SegmentEdit)]
+        told = Forgotten(
+            message_ids=tuple(dict.fromkeys(map(message_id, keys))),
+            parts=tuple(parts),
+            stubs=len(withdrawn) - len(parts),
+            refs=tuple(sorted(ledger.kept_refs() - rebuilt.ledger.kept_refs())),
+            summary=bool(summary),
+            is_dry_run=dry_run,
+        )
+        if dry_run or not (keys or quoting or summary):
+            return told
+        tokens = state.tokens
+        also = [SetSummary("")] if summary else []
+        if await self._exchange(keys, {}, None, also=also, without=quoting):
+            state.set_summary("" if summary else state.shown.summary)
+            # What was departed from may hold the text as well.
+            self.branches.drop(keys if text is None else None)
+            self.note_edit("forgotten", tokens, told.message_ids)
+        else:  # a wrapped memory did something else
+            await self.catch_up()
+        return told
+
+    async def _quoting(self, text: str) -> set[EditName]:
+        """Return the names of the parts of the notes that hold a text, and of all parts after these."""
+        before, ledger = self.state.ledger.edits(), self.state.ledger.copy()
+        for part in self.state.ledger.segments():
+            with suppress(OffloadError, KeyError, TypeError, ValueError):  # nobody can read their words
+                if quotes(text, await read_words(part, self.read_words)) and ledger.segment(part.id):
+                    ledger.withdraw_segment(part.id)
+        return before.keys() - ledger.edits().keys()
+
     async def _exchange(
-        self, gone: Collection[str], added: Mapping[str, tuple[Add, MessageTokens]], before: str | None
+        self,
+        gone: Collection[str],
+        added: Mapping[str, tuple[Add, MessageTokens]],
+        before: str | None,
+        *,
+        also: Sequence[Change] = (),
+        without: Collection[EditName] = (),
     ) -> bool:
         """Write messages in the place of others, and show them; tell whether that is done.
 
@@ -830,15 +886,20 @@ class Tracker:
             gone: keys of the messages that leave.
             added: what is added, with its tokens, by key.
             before: key of the message in front of which they are added; None: at the end.
+            also: what else is written.
+            without: names of edits that are withdrawn.
         """
         state, rebuilt = self.state, None
-        items = state.items_with({k: (add.msg, tokens) for k, (add, tokens) in added.items()}, gone, before)
-        changes: list[Change] = [Delete(gone), *(add for add, _ in added.values())]
+        items = None
+        if not without:
+            new = {key: (add.msg, tokens) for key, (add, tokens) in added.items()}
+            items = state.items_with(new, gone, before)
+        changes: list[Change] = [Delete(gone), *(add for add, _ in added.values()), *also]
         if items is None:
             left = [entry for entry in await self.history.read() if entry.key not in set(gone)]
             place = next((n for n, entry in enumerate(left) if entry.key == before), len(left))
             left[place:place] = [Entry(0, 0, key, add.msg) for key, (add, _) in added.items()]
-            rebuilt = await self._rebuild(left, gone, unseen=added.keys())
+            rebuilt = await self._rebuild(left, gone, unseen=added.keys(), without=without)
             changes += self._following(rebuilt)
         if not await self._write(changes, at=self.number):
             return False

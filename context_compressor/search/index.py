@@ -91,23 +91,25 @@ class SearchIndex:
         with self._lock:
             self._follow(entries, read)
 
-    def remove(self, keys: Iterable[str]) -> None:
+    def remove(self, keys: Iterable[str]) -> int:
         """Drop messages now, so that their terms are neither found nor in the file or in memory.
+
+        Return how many there were.
 
         A file that cannot be written is deleted instead; where neither can be done, a warning is logged, and
         the first call that can use the file drops what its history does not hold.
         """
         stamps = {key_stamp(key) for key in keys}
         with self._lock:
-            self._erase(stamps.__contains__)
+            return self._erase(stamps.__contains__)
 
-    def keep(self, keys: Iterable[str]) -> None:
+    def keep(self, keys: Iterable[str]) -> int:
         """Drop all messages but these now, as `remove` does: a process that died may have left some."""
         stamps = {key_stamp(key) for key in keys}
         with self._lock:
-            self._erase(lambda stamp: stamp not in stamps)
+            return self._erase(lambda stamp: stamp not in stamps)
 
-    def clear(self) -> None:
+    def clear(self) -> int:
         """Drop everything now: delete the file, and forget what is in memory. A later call begins anew.
 
         A file that cannot be deleted is emptied; where neither can be done, a warning is logged.
@@ -115,13 +117,14 @@ class SearchIndex:
         with self._lock:
             self._close()
             if self._path is None:
-                return
+                return 0
             try:
                 discard_file(self._path)
             except NotAnIndexError:
                 pass
             except OSError:  # on Windows nothing can be deleted that another process has open
-                self._erase(lambda _: True)
+                return self._erase(lambda _: True)
+            return 0
 
     def search(
         self,
@@ -254,16 +257,17 @@ class SearchIndex:
                 first = record.end
         return added
 
-    def _erase(self, is_gone: Callable[[bytes], bool]) -> None:
+    def _erase(self, is_gone: Callable[[bytes], bool]) -> int:
         """Take messages out of memory and file, by the stamps of their keys; delete a file that refuses."""
         self._reader.clear()
+        erased = 0
         try:
             if self._storage is None and (self._path is None or identity_of(self._path) is None):
-                return
+                return 0
             storage = self._open()
             with storage.transaction():
-                is_changed = _remove(storage, is_gone)
-            if is_changed or not self._is_saved:
+                erased = _remove(storage, is_gone)
+            if erased or not self._is_saved:
                 self._save(storage, is_erased=True)
             if self._path is not None and not self._is_saved:
                 discard_file(self._path)
@@ -272,6 +276,7 @@ class SearchIndex:
             pass
         except OSError as error:
             logger.warning("search index %s may still hold deleted words: %s", self._path, error)
+        return erased
 
     def _close(self) -> None:
         self._close_storage()
@@ -302,14 +307,14 @@ def _look_up(storage: Storage, query: Query) -> Lookup:
     return Lookup(query, storage.rows, postings)
 
 
-def _remove(storage: Storage, is_gone: Callable[[bytes], bool]) -> bool:
+def _remove(storage: Storage, is_gone: Callable[[bytes], bool]) -> int:
     known = storage.rows.records
     gone = {stamp: record for stamp, record in known.items() if is_gone(stamp[:KEY_BYTES])}
     if gone:
         storage.remove(gone.values())
         left = {stamp: record for stamp, record in known.items() if stamp not in gone}
         storage.rows = Rows(records=left, is_complete=False)
-    return bool(gone)
+    return len(gone)
 
 
 def _read(read: ReadTexts, keys: Sequence[str]) -> dict[str, list[Document]]:

@@ -149,6 +149,60 @@ async def test_nothing_is_left_of_a_message(
     assert await view(directory, user, "chat", store)
 
 
+@pytest.mark.variants(4)
+async def test_a_text_that_is_forgotten_stands_nowhere(
+    kind: str, url: str, directory: SessionDirectory, tmp_path: Path, own: Any
+) -> None:
+    """In whatever it stood, notes that a model wrote of nothing included; it is told first."""
+    user, files = uuid4().hex, FileOffloadStore(tmp_path / "texts", "chat")
+    calls = [
+        {"id": name, "type": "function", "function": {"name": "look", "arguments": json.dumps({"at": said})}}
+        for name, said in (("one", CANARY), ("two", "elsewhere"))
+    ]
+    private: list[dict[str, Any]] = [
+        {"role": "user", "content": f"Keep {CANARY} between us."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "one", "content": "nothing"},
+        {"role": "tool", "tool_call_id": "two", "content": "nothing"},
+        {"role": "assistant", "content": "Done."},
+    ]
+    for name, store in (("in files", files), ("of its own", own)):
+        base, said = directory.history(user, name), from_openai(private)
+        async with CompressedMemory(base, store=store, **BUDGET) as memory:
+            await memory.add(said)
+            await memory.add(Msg("system", "x", "system", {"who": {CANARY: 1}}, id="noted"), marks=CANARY)
+            await talk(memory, turns=6)
+            await memory.compress_now(keep=f"mind {CANARY}")
+            await memory.update_compressed_summary(f"about {CANARY}")
+            assert await memory.search_history(CANARY)
+            view = await memory.get_memory()
+            told = await memory.forget(text=CANARY, dry_run=True)
+            assert await memory.get_memory() == view
+            assert told.is_dry_run
+            assert told.message_ids == (*(msg.id for msg in said[:4]), "noted")
+            assert told.parts
+            assert told.summary
+        assert canaries(await all_kept(kind, url, tmp_path))
+        async with CompressedMemory(base, store=store, **BUDGET) as memory:
+            if name == "in files":
+                await memory.search_history("order")
+                done = await memory.forget(text=CANARY)
+                assert done.message_ids == told.message_ids
+                assert set(done.refs) == set(told.refs)
+                assert not done.refs_left
+                assert done.index_rows == 5
+            else:
+                deletion = await delete_messages(base, store, text=CANARY)
+                assert list(deletion.messages or ()) == list(told.message_ids)
+                assert deletion.is_complete
+            assert CANARY not in json.dumps(await memory.save())
+            assert CANARY not in str([msg.to_dict() for msg in await memory.get_memory()])
+            assert await memory.size() == 25
+        assert canaries(await all_kept(kind, url, tmp_path)) == []
+    with pytest.raises(InvalidArgumentError, match="nothing in session"):
+        await delete_messages(directory.history(user, "in files"), files, text=CANARY)
+
+
 async def test_a_message_is_gone_from_the_store_whatever_a_copy_of_the_session_names(
     tmp_path: Path, server: Any
 ) -> None:

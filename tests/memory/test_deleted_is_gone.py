@@ -61,7 +61,11 @@ async def all_of_it(memory: CompressedMemory, ids: list[str]) -> None:
     await memory.clear()
 
 
-WAYS: list[Delete] = [by_id, by_mark, behind_its_back, all_of_it]
+async def by_text(memory: CompressedMemory, ids: list[str]) -> None:
+    assert set(ids) <= set((await memory.forget(text=RARE)).message_ids)
+
+
+WAYS: list[Delete] = [by_id, by_mark, behind_its_back, all_of_it, by_text]
 
 
 def said_anywhere(memory: CompressedMemory, path: Path, word: str = RARE) -> list[str]:

@@ -153,13 +153,14 @@ async def delete_session(
 async def delete_messages(
     base: object,
     store: OffloadStore | None,
-    msg_ids: Sequence[str],
+    msg_ids: Sequence[str] = (),
     *,
+    text: str | None = None,
     grace_seconds: float = DAY_SECONDS,
     rewrite: bool = False,
     wait_seconds: float = REWRITE_SECONDS,
 ) -> Deletion:
-    """Delete messages of a session as `CompressedMemory.delete` does, and say what that took.
+    """Delete messages of a session as `CompressedMemory.forget` does, and say what that took.
 
     What stood in for them, summaries included, goes with them; what else that covered returns to the view.
 
@@ -167,22 +168,30 @@ async def delete_messages(
         base: a `SQLAlchemyMemory` or a `RedisMemory`.
         store: where the session's texts are; None: it has none, or they stay.
         msg_ids: ids of the messages.
+        text: in their place, what is to be found nowhere any more.
         grace_seconds: as in `delete_session`.
         rewrite: as in `delete_session`.
         wait_seconds: as in `delete_session`.
 
     Raises:
-        InvalidArgumentError: there is no such session, or no message under one of the ids, or the store has
-            none of its texts; nothing was done.
+        InvalidArgumentError: there is no such session, or no message under one of the ids, or nothing that
+            holds the text, or the store has none of its texts; nothing was done.
     """
     directory, user_id, session_id = sessions_of(base)
+    if text is not None:
+        told = await CompressedMemory(directory.history(user_id, session_id), store=store).forget(
+            text=text, dry_run=True
+        )
+        if not (told.message_ids or told.parts or told.summary):
+            raise InvalidArgumentError(f"nothing in session {session_id!r} of {user_id!r} holds the text")
+        msg_ids = told.message_ids
     entries = await directory.history(user_id, session_id).read(ids=msg_ids)
     there = {entry.msg.id for entry in entries if entry.msg is not None}
     for id in msg_ids:
         if id not in there:
             raise InvalidArgumentError(f"there is no message {id!r} in session {session_id!r} of {user_id!r}")
     done = Deletion(user_id, session_id, directory.place, _name(store), list(msg_ids))
-    return await _delete(done, directory, store, grace_seconds, wait_seconds if rewrite else None)
+    return await _delete(done, directory, store, grace_seconds, wait_seconds if rewrite else None, text=text)
 
 
 async def _delete(
@@ -193,6 +202,7 @@ async def _delete(
     rewrite_seconds: float | None,
     *,
     own_namespace: bool = False,
+    text: str | None = None,
 ) -> Deletion:
     """Delete the messages that are to go, or the whole session, and then the texts nobody names."""
     history = directory.history(done.user_id, done.session_id)
@@ -205,7 +215,7 @@ async def _delete(
     if done.messages is None:
         done.objects += await directory.remove(done.user_id, done.session_id)
     else:
-        await _delete_messages(done, directory, history, store, done.messages)
+        await _delete_messages(done, directory, history, store, done.messages, text)
     if space is not None:
         # What an event stored that came to nothing may tell of them as well.
         kept = await named_by(history)
@@ -229,13 +239,14 @@ async def _delete_messages(
     history: History,
     store: OffloadStore | None,
     msg_ids: Sequence[str],
+    text: str | None,
 ) -> None:
     """Delete messages as a memory does, and note what the history and the store say of that."""
     head, entries, ledger = await history.head(), await history.read(ids=msg_ids), await history.ledger()
     space = None if store is None else namespace_of(store)
     held = [] if space is None else await space.stored()
     async with CompressedMemory(history, store=store) as memory:
-        await memory.delete(list(msg_ids))
+        await memory.forget(list(msg_ids) if text is None else None, text)
     since = await history.read(after=head.number, ids=msg_ids)
     gone = {entry.key for entry in since if entry.msg is None}
     written = await history.ledger(after=head.number)
