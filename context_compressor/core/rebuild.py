@@ -152,7 +152,7 @@ def _stands_for_its_text(stub: StubEdit, recovery: Recovery, *, is_trusted: bool
     """Tell whether a message still has the text for which a stub stands."""
     message = recovery.messages.get(stub.item)
     if is_trusted and message is not None and not _tells_of_others(message):
-        return True
+        return recovery.has_part(stub)  # a late result has others than the answer that it becomes
     part = recovery.stubbed_part(stub)
     if part is None:
         return False

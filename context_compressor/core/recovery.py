@@ -133,6 +133,10 @@ class Recovery:
         source = self.source_of(stub.item)
         return None if source is None else part_at(source, stub.path)
 
+    def has_part(self, stub: StubEdit) -> bool:
+        """Tell whether a message has what a stub stands for, whatever it says; of a skeleton nobody knows."""
+        return stub.item.key in self._bare or self.stubbed_part(stub) is not None
+
 
 async def read_words(edit: EditT, read: Read) -> EditT:
     """Return an edit with its words, which may be in the store alone.

@@ -18,6 +18,7 @@ from tests.memory.scripted import (
     config,
     exchange,
     good_view,
+    kind_of,
     new_memory,
     result,
     system,
@@ -107,6 +108,19 @@ async def test_a_call_waits_again_when_what_ended_the_waiting_is_taken_back() ->
     said[2:] = [result("a", "1"), user("on")]
     await memory.sync(said)
     assert to_openai(await memory.get_memory()) == said
+
+
+async def test_a_late_result_that_a_stub_stands_for_is_the_answer_once_the_answer_is_deleted() -> None:
+    """The label that it had names its call; as a result of that call it has none."""
+    memory = new_memory(config(max_total_tokens=500))
+    await memory.add(from_openai([user("go"), call("c"), result("c", "first")]))
+    await memory.add(from_openai([result("c", "second " * 900)]))
+    assert [kind_of(msg) for msg in await good_view(memory)] == [None, None, None, "stub"]
+    await memory.delete([(await memory.get_history())[2].id])
+    *_, answer = to_openai(await good_view(memory))
+    assert answer["role"] == "tool"
+    assert "second" in answer["content"]
+    assert "came late" not in answer["content"]
 
 
 async def test_deleting_something_else_leaves_calls_waiting_that_no_view_has_shown() -> None:
