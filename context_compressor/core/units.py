@@ -102,7 +102,7 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
 def _keep_loaders(units: Sequence[Unit]) -> None:
     loaders: dict[str, Unit] = {}
     for unit in units:
-        called = {name for item in unit.items for name in item.called_tools}
+        called = {name for item in unit.items for name in item.called_tools} if loaders else ()
         for loader in {id(one): one for name in called if (one := loaders.get(name))}.values():
             loader.callers.append(unit)
         loaders.update((name, unit) for item in unit.items for name in item.loaded_tools)

@@ -149,8 +149,11 @@ def beside(block: Block, *told: str) -> dict[str, Any]:
     """Return what a block says on the wire beside its type and what stands under the keys `told`: citations,
     a thought's signature, an item's id, what a shell wrote beside its output. Empty fields are left out.
     """
+    found = {key: value for key, value in block.items() if value and key != "type" and key not in told}
+    if not found:
+        return found  # as nearly all do
+    found.pop(REMARK, None)
     remark = remark_in(block)
-    found = {key: value for key, value in block.items() if key not in ("type", REMARK, *told)}
     found |= remark.get("extra", {})
     found |= {key: remark[key].get("extra") for key in ("function", "item") if key in remark}
     if block.get("type") == "thinking":
