@@ -11,9 +11,8 @@ from context_compressor.integrations.clients.posting import (
     GoingStream,
     Posts,
     copied,
-    stats_of,
 )
-from context_compressor.integrations.clients.talk import Compression, asked_by
+from context_compressor.integrations.clients.talk import Compression, asked_by, stats_of
 from context_compressor.integrations.options import KeyedOptions
 
 try:

@@ -10,11 +10,17 @@ from typing import Any, TypeVar, Unpack
 import dashscope
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.clients import talk as talking
 from context_compressor.integrations.clients.generation import GenerationWire
-from context_compressor.integrations.clients.talk import Compression, Sender, asked_by, each, through
+from context_compressor.integrations.clients.talk import (
+    KEPT,
+    Compression,
+    Sender,
+    asked_by,
+    each,
+    stats_of,
+    through,
+)
 from context_compressor.integrations.options import KeyedOptions
-from context_compressor.memory.reporting import CompressionStats
 
 __all__ = ["compressed", "stats_of"]
 
@@ -22,7 +28,6 @@ GenerationT = TypeVar("GenerationT", bound=type[dashscope.Generation] | type[das
 
 _OF_CALLER = ("api_key", "base_address", "headers", "request_timeout", "session", "workspace")
 """How a request is sent, and as whom."""
-_KEPT = "_context_compressor"
 
 
 def compressed(generation: GenerationT, **options: Unpack[KeyedOptions[str]]) -> GenerationT:
@@ -47,27 +52,9 @@ def compressed(generation: GenerationT, **options: Unpack[KeyedOptions[str]]) ->
     asked = asked_by(GenerationWire(), lambda sent: given(**sent), is_blocking=is_blocking)
     compression = Compression(GenerationWire(), options, asked)
     call = through(given, partial(_begin, given, compression, is_blocking), is_blocking=is_blocking)
-    made: Any = type(generation.__name__, (generation,), {"call": staticmethod(call), _KEPT: compression})
+    made: Any = type(generation.__name__, (generation,), {"call": staticmethod(call), KEPT: [compression]})
     wrapped: GenerationT = made
     return wrapped
-
-
-def stats_of(generation: Any, key: str | None = None) -> CompressionStats | None:
-    """Return where a conversation of a wrapped class stands; None: there is none.
-
-    Args:
-        generation: what `compressed` returned.
-        key: of the conversation; None: the newest of all.
-
-    Raises:
-        InvalidArgumentError: the class is not wrapped.
-    """
-    compression = getattr(generation, _KEPT, None)
-    if compression is None:
-        raise InvalidArgumentError(
-            f"generation: expected what compressed(...) returned, got {generation!r:.200}"
-        )
-    return talking.stats_of([compression], key)
 
 
 def _begin(

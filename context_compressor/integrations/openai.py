@@ -13,10 +13,9 @@ from context_compressor.integrations.clients.posting import (
     GoingStream,
     Posts,
     copied,
-    stats_of,
 )
 from context_compressor.integrations.clients.responses import ResponsesWire
-from context_compressor.integrations.clients.talk import Compression, asked_by
+from context_compressor.integrations.clients.talk import Compression, asked_by, stats_of
 from context_compressor.integrations.options import KeyedOptions
 
 __all__ = ["compressed", "stats_of"]

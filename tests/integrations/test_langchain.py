@@ -32,10 +32,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from context_compressor import CompressionEvent, ref_of
 from context_compressor.errors import SummarizerError
 from context_compressor.integrations import langchain
+from context_compressor.integrations.asked import Asked, Last
 from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages, to_wire
 from context_compressor.integrations.langchain.model import own_model
-from context_compressor.integrations.taken import Asked, Last
 from context_compressor.messages.plain import SENT_BESIDE
 from tests.support.markdown import blocks
 from tests.support.model_server import (

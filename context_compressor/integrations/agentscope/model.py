@@ -15,7 +15,7 @@ from agentscope.model import ChatModelBase
 from agentscope.tool import Toolkit, ToolResponse
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.taken import taken_over
+from context_compressor.integrations.asked import taken_over
 from context_compressor.messages.chat import from_openai
 from context_compressor.offload.guide import MOST_TOOLS, TOOL_NAMES
 from context_compressor.summarizers.faults import Fault, is_overflow, limit_in

@@ -31,16 +31,19 @@ except ImportError as error:
 
 from context_compressor.integrations.asked import (
     Ask,
+    Asked,
     AskedModel,
+    Last,
     Own,
     Said,
+    is_taken_over,
     name_of,
+    taken_over,
 )
 from context_compressor.integrations.clients.wire import check_free
 from context_compressor.integrations.conversations import Shown
 from context_compressor.integrations.options import Options, has_tools, make_conversations
 from context_compressor.integrations.request import Request as Asking
-from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import new_id
 from context_compressor.offload.guide import READ_BACK

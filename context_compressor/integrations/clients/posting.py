@@ -13,9 +13,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.clients import talk as talking
-from context_compressor.integrations.clients.talk import Compression, Sender, each, through
-from context_compressor.memory.reporting import CompressionStats
+from context_compressor.integrations.clients.talk import KEPT, Compression, Sender, each, through
 
 ClientT = TypeVar("ClientT")
 
@@ -23,7 +21,6 @@ _RAW = "x-stainless-raw-response"
 """The header by which `with_raw_response` and `with_streaming_response` ask for the response itself."""
 _OF_REQUEST = ("idempotency_key", "post_parser")
 """Options that are for one request and its reply."""
-_KEPT = "_context_compressor"
 
 
 class Posts(NamedTuple):
@@ -151,26 +148,8 @@ def _put_through(client: Any, posts: Posts) -> Any:
     # A resource takes the client's methods when it is made, which is when it is first asked for.
     client.post = through(post, partial(_begin, post, posts), is_blocking=posts.is_blocking)
     client.copy = client.with_options = with_options
-    setattr(client, _KEPT, posts)
+    setattr(client, KEPT, list(posts.by_path.values()))
     return client
-
-
-def stats_of(client: Any, key: str | None = None) -> CompressionStats | None:
-    """Return where a conversation of a wrapped client stands; None: there is none.
-
-    Args:
-        client: what `compressed` returned.
-        key: of the conversation; None: the newest of all.
-
-    Raises:
-        InvalidArgumentError: the client is not wrapped.
-    """
-    posts = getattr(client, _KEPT, None)
-    if posts is None:
-        raise InvalidArgumentError(
-            f"client: expected what compressed(...) returned, got {type(client).__name__}"
-        )
-    return talking.stats_of(list(posts.by_path.values()), key)
 
 
 def _begin(

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.asked import Ask, AskedModel, Own, Said
+from context_compressor.integrations.asked import Ask, Asked, AskedModel, Last, Own, Said
 from context_compressor.integrations.clients.wire import (
     Answer,
     Beside,
@@ -31,7 +31,6 @@ from context_compressor.integrations.clients.wire import (
 from context_compressor.integrations.conversations import KeyOf, Shown, key_of
 from context_compressor.integrations.options import KeyedOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
-from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.kept import is_over
 from context_compressor.memory.listing import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
@@ -103,8 +102,26 @@ class Compression:
         return Talk(self, request, said, {**request, **beside}, opens, streams)
 
 
-def stats_of(compressions: Sequence[Compression], key: str | None) -> CompressionStats | None:
-    """Return where a conversation stands, of the API that was used last."""
+KEPT = "_context_compressor"
+"""The attribute under which a wrapped client or class has its compressions."""
+
+
+def stats_of(client: Any, key: str | None = None) -> CompressionStats | None:
+    """Return where a conversation of a wrapped client or class stands, of the API that was used last.
+
+    Args:
+        client: what `compressed` returned.
+        key: of the conversation; None: the newest of all.
+
+    Returns:
+        None where there is no such conversation.
+
+    Raises:
+        InvalidArgumentError: the client is not wrapped.
+    """
+    compressions: Sequence[Compression] | None = getattr(client, KEPT, None)
+    if compressions is None:
+        raise InvalidArgumentError(f"client: expected what compressed(...) returned, got {client!r:.200}")
     for one in sorted(compressions, key=lambda one: -one.last_used):
         stats = one.conversations.stats(key)
         if stats is not None:

@@ -19,14 +19,13 @@ from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from context_compressor.integrations.asked import name_of
+from context_compressor.integrations.asked import Asked, Last, name_of
 from context_compressor.integrations.conversations import Shown
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages
 from context_compressor.integrations.langchain.model import asked_model, own_model
 from context_compressor.integrations.langchain.tools import ReadBack
 from context_compressor.integrations.options import KeptOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
-from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.reporting import CompressionStats
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,17 @@ from langchain_core.tracers import LangChainTracer
 from langchain_core.tracers.context import _configure_hooks
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.asked import Ask, AskedModel, Own, Said
+from context_compressor.integrations.asked import (
+    Ask,
+    Asked,
+    AskedModel,
+    Last,
+    Own,
+    Said,
+    is_taken_over,
+    taken_over,
+)
 from context_compressor.integrations.clients.wire import check_free
-from context_compressor.integrations.taken import Asked, Last, is_taken_over, taken_over
 from context_compressor.memory.loops import is_background
 
 _LIMIT = "max_tokens"

@@ -16,14 +16,13 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.asked import Own, name_of
+from context_compressor.integrations.asked import Asked, Last, Own, name_of
 from context_compressor.integrations.conversations import Shown, key_of
 from context_compressor.integrations.options import KeyedOptions, has_tools, make_conversations
 from context_compressor.integrations.pydantic_ai.contents import content_of
 from context_compressor.integrations.pydantic_ai.messages import Chats
 from context_compressor.integrations.pydantic_ai.model import asked_model, own_model
 from context_compressor.integrations.request import Request
-from context_compressor.integrations.taken import Asked, Last
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import READ_BACK
 

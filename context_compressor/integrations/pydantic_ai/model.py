@@ -15,9 +15,8 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.asked import Ask, AskedModel, Own, Said
+from context_compressor.integrations.asked import Ask, Asked, AskedModel, Last, Own, Said, taken_over
 from context_compressor.integrations.clients.wire import check_free
-from context_compressor.integrations.taken import Asked, Last, taken_over
 
 
 def asked_model(model: Model | str) -> AskedModel:
