@@ -11,9 +11,8 @@ from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from context_compressor.core.config import CompressionConfig
-from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, keys_of, message_id, name_of
+from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, message_id
 from context_compressor.core.event import Done
-from context_compressor.core.ledger import Ledger
 from context_compressor.core.rebuild import Rebuilt, changed_ids, give_words_back, is_continued, rebuild
 from context_compressor.core.recovery import Recovery, read_words
 from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
@@ -37,6 +36,17 @@ from context_compressor.memory.history import (
     outlines_of,
 )
 from context_compressor.memory.loops import LoopLock
+from context_compressor.memory.recorded import (
+    NOTHING,
+    appended,
+    following,
+    learnt_by,
+    missing,
+    replacing,
+    says_same,
+    switching,
+    up_to,
+)
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.table import MessageTable
 from context_compressor.messages.exchanges import Decisions, build_exchanges
@@ -54,8 +64,6 @@ CHANGED = "the base memory was changed"
 """Reason of an event after which the history says something else."""
 UNDONE = "undone"
 """Reason of an event that withdrew the one before it."""
-NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
-"""What is learnt of an empty history."""
 
 
 class Made(NamedTuple):
@@ -244,7 +252,7 @@ class Tracker:
         if written and self._unrecorded:
             return False
         added = [(entry, entry.msg) for entry in entries if entry.msg is not None]
-        edits = _appended(written, self._recorded)
+        edits = appended(written, self._recorded)
         is_growth = (
             state is self.state
             and edits is not None
@@ -309,7 +317,7 @@ class Tracker:
         if state is not self.state:
             return False
         before, shown = state.tokens, list(state.items)
-        replaced = None if loaded is None else _replacing(edits, rebuilt.ledger, self._recorded)
+        replaced = None if loaded is None else replacing(edits, rebuilt.ledger, self._recorded)
         changes = self._following(rebuilt) if replaced is None else replaced
         number = head.number
         if changes:
@@ -373,7 +381,7 @@ class Tracker:
         state, place = self.state, self.state.shown.summary_place
         try:
             state.settle(summary=summary)
-            learnt = self._learnt()
+            learnt = learnt_by(self.state)
             if learnt == self._recorded and not self._unrecorded:
                 return True
             return await self._write([Record((), learnt)], at=self.number, holds_here=True)
@@ -386,20 +394,8 @@ class Tracker:
                 raise
             return False
 
-    def _learnt(self, state: MemoryState | None = None) -> dict[str, Any]:
-        """Return what is recorded beside the edits of the ledger, so that every reader shows the same."""
-        state = state or self.state
-        shown = state.shown
-        place = None if shown.summary_place is None else [shown.summary_id, shown.summary_place]
-        return {**state.ledger.learnt(), "summary_place": place}
-
     def _following(self, rebuilt: Rebuilt) -> list[Change]:
-        """Return what a view that is made anew changes in the ledger of the history."""
-        withdrawn, renewed = rebuilt.changes(self.state.ledger.edits())
-        changes: list[Change] = [Withdraw(withdrawn)] if withdrawn else []
-        learnt = {**self._recorded, **rebuilt.ledger.learnt()}
-        is_more = renewed or learnt != self._recorded
-        return [*changes, Record(renewed, learnt)] if is_more else changes
+        return following(rebuilt, self.state.ledger, self._recorded)
 
     def _note_recorded(self, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -594,8 +590,7 @@ class Tracker:
             ledger.decisions = await asyncio.to_thread(Decisions.of_earlier_releases, seen)
         ledger.decisions.keep({key for key, _ in messages})
         said, known = dict(messages), state.known.tokens if known is None else known
-        is_numbered = self._tells_marks and self._loaded_tokens is None and not self._is_another
-        same = [e.key for e in entries if e.tokens or e.changed <= self.number] if is_numbered else []
+        same = [e.key for e in entries if e.tokens or e.changed <= self.number] if self._is_numbered else []
         make = partial(
             rebuild,
             messages,
@@ -616,22 +611,13 @@ class Tracker:
             if not ledger.shown_without_words():
                 return rebuilt
 
+    @property
+    def _is_numbered(self) -> bool:
+        """Whether what the state knows of messages is told by the numbers of the history's writes."""
+        return self._tells_marks and self._loaded_tokens is None and not self._is_another
+
     def _says_same(self, entries: Iterable[Entry], written: Iterable[LedgerEntry]) -> Callable[[Edit], bool]:
-        """Return what tells of an edit whether its messages are those of which it was made.
-
-        A history that numbers its writes never changes what a message says, and tells when it was added.
-        """
-        if self._loaded_tokens is not None or self._is_another or not self._tells_marks:
-            return lambda _: False
-        since = {entry.key: entry.added or entry.changed for entry in entries}
-        recorded = {name_of(edit): entry.number for entry in written for edit in entry.edits}
-        known = self.number
-
-        def says_same(edit: Edit) -> bool:
-            at = recorded.get(name_of(edit), known)
-            return all(key in since and since[key] <= at for key in keys_of(edit))
-
-        return says_same
+        return says_same(entries, written, self.number) if self._is_numbered else lambda _: False
 
     async def recovery(self) -> Recovery:
         """Return what the history still says of the texts that the ledger names."""
@@ -956,12 +942,8 @@ class Tracker:
         ]:
             there = set()  # all is added anew, in order
         changes: list[Change] = [Delete([e.key for e in entries if e.key not in wanted or not there])]
-        changes += _missing(branch.entries, there)
-        before, after = old.ledger.edits(), new.ledger.edits()
-        gone = [name for name, edit in before.items() if after.get(name) is not edit]
-        come = [edit for name, edit in after.items() if before.get(name) is not edit]
-        changes += [Withdraw(gone)] if gone else []
-        changes.append(Record(come, self._learnt(new)))
+        changes += missing(branch.entries, there)
+        changes += switching(old, new)
         is_done = await self._write(changes, at=self.number)
         if is_done:
             new.ledger.give_up(old.ledger.unwanted)
@@ -1057,7 +1039,7 @@ class Tracker:
             over = self._earlier(rebuilt, over.without)
             then, changes = over.state, self._following(rebuilt)
         before, ledger = state.tokens, then.ledger
-        learnt = {**self._learnt(then), "pending": sorted(then.pending_after(done))}
+        learnt = {**learnt_by(then), "pending": sorted(then.pending_after(done))}
         done = replace(done, edits=ledger.made_now(done.edits, done.reason))
         outlived = [old for edit in done.edits for old in ledger.outlived_by(edit)]
         changes.append(Record([*outlived, *done.edits], learnt))
@@ -1150,48 +1132,3 @@ class Tracker:
         self._loaded_tokens = loaded_tokens
         self.gone = None
         self._has_to_read = True
-
-
-def up_to(head: Head, entries: list[Entry]) -> list[Entry]:
-    """Return messages without those behind a head, which are read when that is known."""
-    while entries and entries[-1].changed > head.number:
-        entries.pop()
-    return entries
-
-
-def _appended(written: Iterable[LedgerEntry], learnt: Mapping[str, Any]) -> list[Edit] | None:
-    """Return the edits that others recorded; None where they did more, and all is to be read.
-
-    Args:
-        written: what others wrote to the ledger.
-        learnt: what goes with the ledger as it is known.
-    """
-    entries = list(written)
-    for name in ("decisions", "summary_place"):
-        if any((entry.learnt or learnt).get(name) != learnt[name] for entry in entries):
-            return None
-    if any(entry.withdrawn for entry in entries):
-        return None
-    return [edit for entry in entries for edit in entry.edits]
-
-
-def _replacing(entries: Sequence[LedgerEntry], ledger: Ledger, recorded: Mapping[str, Any]) -> list[Change]:
-    """Return what brings the ledger of a history to where a loaded one is."""
-    there = {name_of(edit): edit for entry in entries for edit in entry.edits}
-    edits, learnt = ledger.edits(), {**recorded, **ledger.learnt()}
-    gone = there.keys() - edits.keys()
-    new = [edit for name, edit in edits.items() if there.get(name) != edit]
-    changes: list[Change] = [Withdraw(gone)] if gone else []
-    return [*changes, Record(new, learnt)] if new or learnt != recorded else changes
-
-
-def _missing(entries: Sequence[Entry], there: Collection[str]) -> list[Change]:
-    """Return what adds the messages that are not there, each in front of the next one that is."""
-    changes: list[Change] = []
-    follows: str | None = None
-    for entry in reversed(entries):
-        if entry.key in there:
-            follows = entry.key
-        elif entry.msg is not None:
-            changes.append(Add(entry.msg, entry.marks, True, entry.tokens, follows))
-    return changes[::-1]

@@ -9,7 +9,7 @@ from context_compressor.core.edits import name_of
 from context_compressor.errors import check_options
 from context_compressor.memory.history import Delete, Record, SetSummary, Withdraw
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.tracking import NOTHING
+from context_compressor.memory.recorded import NOTHING
 from context_compressor.offload.store import InMemoryOffloadStore
 from context_compressor.services.base import MemoryService, ServiceOptions
 
