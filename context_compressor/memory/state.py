@@ -270,9 +270,10 @@ class MemoryState:
         if not keys.isdisjoint(self._builder.decisions.missing.values()):
             return None  # calls before them, in the view or behind a summary, wait for results again
         places = [place for place, item in enumerate(self.items) if item.key.key in keys and _is_alone(item)]
-        if not places or len(places) < len(keys):
+        left = [item for item in self.items if item.key.key not in keys]
+        if not places or not len(places) == len(keys) == len(self.items) - len(left):
             return None
-        left, place = [item for item in self.items if item.key.key not in keys], places[0]
+        place = places[0]
         if not added:
             return left
         exchanges = build_exchanges((key, msg) for key, (msg, _) in added.items())
