@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ async def run(client: Client, *, with_gateway: bool) -> Ran:
     folder, home = place / "folder", place / "home"
     home.mkdir(parents=True)
     make_folder(folder)
-    model = Model(folder)
+    model = Model(folder, pauses=bool(client.going_on))
     told: list[str] = []
     rows: list[dict[str, Any]] = []
     began = time.monotonic()
@@ -175,27 +175,28 @@ async def _started(client: Client, url: str, place: Path, server: ModelServer) -
     node = str(Path(shutil.which("node") or "node").parent)
     environment = {"PATH": f"{node}:/usr/bin:/bin", "HOME": str(home), **client.variables}
     environment |= dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), KEY)
+    until = time.monotonic() + MOST_SECONDS
     with (place / "client.log").open("wb") as written:
-        process = await asyncio.create_subprocess_exec(
-            *client.command(url),
-            cwd=place / "folder",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=written,
-            start_new_session=True,
-        )
-        until = time.monotonic() + MOST_SECONDS
-        while process.returncode is None and time.monotonic() < until:
-            if server.refusals:
-                until = min(until, time.monotonic() + SECONDS_AFTER_REFUSAL)
-            try:
-                await asyncio.wait_for(process.wait(), 0.5)
-            except TimeoutError:
-                continue
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        for command in filter(None, (client.command(url), client.going_on)):
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=place / "folder",
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=written,
+                start_new_session=True,
+            )
+            while process.returncode is None and time.monotonic() < until:
+                if server.refusals:
+                    until = min(until, time.monotonic() + SECONDS_AFTER_REFUSAL)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), 0.5)
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+            if process.returncode or server.refusals:
+                break
     return (place / "client.log").read_text(errors="replace")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.clients.task import REQUEST
+from benchmarks.clients.task import GO_ON, REQUEST
 
 FOLDER = Path(__file__).resolve().parent
 INSTALLED = FOLDER.parents[1] / "build" / "clients"
 NPM = INSTALLED / "npm"
 AGENTS = FOLDER / "agents"
+THEIR_LIMIT = 64_000
+"""Tokens from which clients would compress by themselves: by the usage that they are told, they never do."""
 KEY = "sk-of-the-caller"
 
 
@@ -23,6 +25,7 @@ class Client:
     Args:
         name: how it is called here.
         command: how it is started, given its base URL; the working directory is the task's folder.
+        going_on: how its last session is told to go on, where it keeps sessions.
         environment: `npm`, or the virtual environment that it needs.
         path: what its base URL has behind the host.
         settings: files of its home, given its base URL.
@@ -35,6 +38,7 @@ class Client:
     environment: str = "npm"
     path: str = "/v1"
     settings: Callable[[str], Mapping[str, str]] = field(default=lambda _: {})
+    going_on: Sequence[str] = ()
     upstream: str = "/v1"
     variables: Mapping[str, str] = field(default_factory=dict)
 
@@ -55,10 +59,12 @@ def _javascript(name: str, script: str, api: str, **others: str) -> Client:
     return Client(name, command, **others)
 
 
-def _codex(url: str) -> dict[str, str]:
-    config = f"""\
+def _codex(name: str) -> Client:
+    def settings(url: str) -> dict[str, str]:
+        config = f"""\
 model = "gpt-5"
 model_provider = "gateway"
+model_auto_compact_token_limit = {THEIR_LIMIT}
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
 
@@ -68,21 +74,24 @@ base_url = "{url}"
 wire_api = "responses"
 env_key = "OPENAI_API_KEY"
 """
-    return {".codex/config.toml": config}
+        return {".codex/config.toml": config}
+
+    run = [_bin("codex"), "exec"]
+    going_on = [*run, "resume", "--last", GO_ON]
+    return Client(name, lambda _: [*run, REQUEST], settings=settings, going_on=going_on)
 
 
 def _opencode(name: str, package: str) -> Client:
     def settings(url: str) -> dict[str, str]:
         options = {"baseURL": url, "apiKey": "{env:OPENAI_API_KEY}"}
-        limit = {"context": 400_000, "output": 8_000}
+        limit = {"context": THEIR_LIMIT, "output": 8_000}
         models = {"a-model": {"name": "a-model", "limit": limit}}
         provider = {"npm": package, "name": "gateway", "options": options, "models": models}
         config = {"$schema": "https://opencode.ai/config.json", "provider": {"gateway": provider}}
         return {".config/opencode/opencode.json": json.dumps(config, indent=2)}
 
-    return Client(
-        name, lambda _: [_bin("opencode"), "run", "--model", "gateway/a-model", REQUEST], settings=settings
-    )
+    run = [_bin("opencode"), "run", "--model", "gateway/a-model"]
+    return Client(name, lambda _: [*run, REQUEST], settings=settings, going_on=[*run, "--continue", GO_ON])
 
 
 def _bin(name: str) -> str:
@@ -92,7 +101,7 @@ def _bin(name: str) -> str:
 CLIENTS = {
     client.name: client
     for client in (
-        Client("codex", lambda _: [_bin("codex"), "exec", REQUEST], settings=_codex),
+        _codex("codex"),
         _opencode("opencode-chat", "@ai-sdk/openai-compatible"),
         _opencode("opencode-messages", "@ai-sdk/anthropic"),
         _python("openai-python-chat", "openai_sdk", "chat"),

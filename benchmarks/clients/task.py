@@ -29,11 +29,14 @@ REQUEST = (
     "read next. Then tell me what went wrong. Never write to a log."
 )
 _LOGS, _STEP, _LINES = 67, 23, 140
+GO_ON = "Go on."
+_HALF = 30
+"""At this turn a model pauses, where its client can be told to go on."""
 _CODE = re.compile(r"the code of log (\d+) is [0-9a-f]{12}")
 _REF = re.compile(r"ctx://[0-9a-f]{16}")
 _ASKED_FOR_NOTES = ("This message is from your memory", "You write the notes of an AI agent's memory")
 _NOTED = re.compile(r"^(\d+): (Logs read so far: .*)$", re.MULTILINE)
-_READ_BACK = {30: "alone", 40: "beside"}
+_READ_BACK = {25: "alone", 40: "beside"}
 """At which turns a text that left is read back: alone, and beside a call of the client's."""
 READ_TOOL = "read_offloaded"
 _READS = ("read", "read_file", "view_text_file", "Read")
@@ -65,6 +68,7 @@ class Model:
 
     Args:
         folder: where the logs lie, for tools that want whole paths.
+        pauses: whether it answers when half of the task is done, and waits to be told to go on.
 
     Attributes:
         turns: its replies with calls of the client's.
@@ -75,8 +79,9 @@ class Model:
         faults: what it should have seen and did not.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, pauses: bool = False) -> None:
         self._folder = folder
+        self._pauses, self._was_told = pauses, True
         self._number = -1
         self._next = "logs/0.log"
         self._back = ""
@@ -103,6 +108,9 @@ class Model:
             return answer(f"Something is wrong: {self.faults[-1]}")
         if self.turns == TURNS:
             return answer(DONE)
+        if self._pauses and self.turns == _HALF:
+            self._pauses = self._was_told = False
+            return answer("Half of the logs are read.")
         calls: list[tuple[str, Any]] = []
         refs = _REF.findall("\n".join(_texts(messages))) if READ_TOOL in tools else []
         due = next(
@@ -129,7 +137,9 @@ class Model:
         if back == "alone":
             return True
         self.raw_tokens += sum(map(count_message, new))
-        if self.turns:
+        if not self._was_told:
+            self._was_told = GO_ON in text
+        elif self.turns:
             number = int("".join(filter(str.isdigit, self._next)))
             found = re.search(rf"log of host-{number}; read next: (logs/\d+\.log)", text)
             if found is None:
@@ -145,6 +155,8 @@ class Model:
         for name, said in schema["properties"].items():
             if "path" in name.lower():
                 given[name] = str(self._folder / self._next)
+            elif name == "limit":
+                given[name] = 2 * _LINES
             elif name in ("cmd", "command"):
                 line = f"cat {self._next}"
                 given[name] = ["bash", "-c", line] if said.get("type") == "array" else line
