@@ -62,7 +62,7 @@ def _javascript(name: str, script: str, api: str, **others: str) -> Client:
 def _codex(name: str) -> Client:
     def settings(url: str) -> dict[str, str]:
         config = f"""\
-model = "gpt-5"
+model = "gpt-5.5"
 model_provider = "gateway"
 model_auto_compact_token_limit = {THEIR_LIMIT}
 approval_policy = "never"

@@ -39,6 +39,17 @@ _NOTED = re.compile(r"^(\d+): (Logs read so far: .*)$", re.MULTILINE)
 _READ_BACK = {25: "alone", 40: "beside"}
 """At which turns a text that left is read back: alone, and beside a call of the client's."""
 READ_TOOL = "read_offloaded"
+_SEALED = "reasoning.encrypted_content"
+"""What a client asks for that takes a model's thoughts along."""
+_PATCHES_AT, _PATCH_TOOL, _PATCHED = 20, "apply_patch", "found.txt"
+_PATCH_CALL = {
+    "type": "custom_tool_call",
+    "id": "ctc_patch",
+    "call_id": "call_patch",
+    "name": _PATCH_TOOL,
+    "input": f"*** Begin Patch\n*** Add File: {_PATCHED}\n+Units are lost.\n*** End Patch\n",
+}
+"""A call whose input is no JSON, where a client has such a tool: it writes a file."""
 _READS = ("read", "read_file", "view_text_file", "Read")
 _RUNS = ("exec_command", "shell_command", "shell", "bash", "Bash", "run_command", "execute_shell_command")
 """Tools of clients and frameworks that read files and run commands."""
@@ -85,6 +96,7 @@ class Model:
         self._number = -1
         self._next = "logs/0.log"
         self._back = ""
+        self._is_patched = False
         self.turns = self.notes = self.others = self.raw_tokens = 0
         self.read_back: list[str] = []
         self.faults: list[str] = []
@@ -111,6 +123,10 @@ class Model:
         if self._pauses and self.turns == _HALF:
             self._pauses = self._was_told = False
             return answer("Half of the logs are read.")
+        thought = "What is next?" if _SEALED in (received.json.get("include") or ()) else None
+        if self.turns == _PATCHES_AT and _PATCH_TOOL in tools and not self._is_patched:
+            self._is_patched, self._back = True, "patch"
+            return answer(None, reasoning=thought, hosted=[_PATCH_CALL])
         calls: list[tuple[str, Any]] = []
         refs = _REF.findall("\n".join(_texts(messages))) if READ_TOOL in tools else []
         due = next(
@@ -123,11 +139,13 @@ class Model:
             self.turns += 1
             name = usable[self.turns % len(usable)]
             calls.append((name, self._arguments(tools[name])))
-        return answer(f"Turn {self.turns}.", calls)
+        return answer(f"Turn {self.turns}.", calls, reasoning=thought)
 
     def _looks(self, new: list[Dict], back: str) -> bool:
         """Look at what came since the last reply; tell whether it holds what was called for."""
         text = "\n".join(_texts(new))
+        if back == "patch":
+            return (self._folder / _PATCHED).exists()
         if back:
             if any(int(number) != self._number for number in _CODE.findall(text)):
                 self.read_back.append(back)
@@ -181,9 +199,7 @@ def _edits(text: str) -> str:
 def _tools(received: Received) -> Iterator[tuple[str, Dict]]:
     for tool in received.tools:
         function = tool.get("function") or tool
-        schema = function.get("parameters") or function.get("input_schema")
-        if isinstance(schema, dict) and schema.get("properties"):
-            yield str(function.get("name")), schema
+        yield str(function.get("name")), function.get("parameters") or function.get("input_schema") or {}
 
 
 def _behind_the_last_reply(messages: list[Dict]) -> list[Dict]:

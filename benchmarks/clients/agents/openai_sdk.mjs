@@ -24,9 +24,17 @@ async function responses() {
   const offered = schemas.map((one) => ({ type: 'function', strict: false, ...one }))
   const input = [{ role: 'user', content: request }]
   for (let turn = 0; turn < mostTurns; turn++) {
-    const asked = { model, input, tools: offered, instructions: 'You read logs.', store: false }
+    const stream = await client.responses.create({
+      model,
+      input,
+      tools: offered,
+      instructions: 'You read logs.',
+      store: false,
+      include: ['reasoning.encrypted_content'],
+      stream: true,
+    })
     let output
-    for await (const event of await client.responses.create({ ...asked, stream: true })) {
+    for await (const event of stream) {
       if (event.type === 'response.completed') ({ output } = event.response)
     }
     input.push(...output)
