@@ -21,6 +21,8 @@ class Api:
 
     path: str
     make_wire: Callable[[], Wire]
+    provider: str
+    """Whose API it is, by the name in OpenTelemetry's conventions."""
     ends_with: bytes = b""
     """What ends a stream behind its last event."""
     names_events: bool = True
@@ -46,7 +48,7 @@ class Api:
 
 
 APIS = (
-    Api("/v1/chat/completions", ChatWire, ends_with=b"data: [DONE]\n\n", names_events=False),
-    Api("/v1/responses", ResponsesWire),
-    Api("/v1/messages", MessagesWire),
+    Api("/v1/chat/completions", ChatWire, "openai", ends_with=b"data: [DONE]\n\n", names_events=False),
+    Api("/v1/responses", ResponsesWire, "openai"),
+    Api("/v1/messages", MessagesWire, "anthropic"),
 )

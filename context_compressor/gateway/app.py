@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from context_compressor.core.config import ConfigFields
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent
+from context_compressor.gateway import tracing
 from context_compressor.gateway.apis import APIS, Api
 from context_compressor.gateway.backend import Backend, Turns
 from context_compressor.gateway.identity import Identity, identity_of
@@ -30,6 +32,7 @@ from context_compressor.gateway.metrics import Metrics
 from context_compressor.gateway.operations import Operation, document, routes_of
 from context_compressor.gateway.pages import Pages
 from context_compressor.gateway.sessions import Sessions
+from context_compressor.gateway.tracing import RequestSpans
 from context_compressor.gateway.upstream import (
     EventStream,
     Headers,
@@ -156,7 +159,8 @@ class Gateway:
                 await self.journal.aclose()
                 await self.backend.aclose()
 
-        return Starlette(routes=routes, lifespan=life)
+        spans = Middleware(RequestSpans, {api.path: api.provider for api in APIS})
+        return Starlette(routes=routes, lifespan=life, middleware=[spans])
 
     def _named(self, model: str) -> OpenAISummarizer:
         """Return who writes notes: a model of the upstream's, with the key of this process's environment."""
@@ -176,6 +180,7 @@ class Gateway:
     def _on_event(self, event: CompressionEvent) -> None:
         self.metrics.note_event(event)
         self.journal.note_event(event)
+        tracing.note_event(event)
 
     # Requests
 
@@ -244,6 +249,8 @@ class Gateway:
             content = await read_body(request, self.settings.max_body_bytes)
         except TooLarge:
             return _failed(api, 413, f"the request holds more than {self.settings.max_body_bytes:,} bytes")
+        except ClientDisconnect:
+            return Response(status_code=499)
         try:
             body = json.loads(content)
         except ValueError:
@@ -272,6 +279,9 @@ class Gateway:
         except Exception as error:
             # The agent is not to stand still for a fault of the memory's.
             why = str(error) if isinstance(error, ContextCompressorError) else type(error).__name__
+            if asked.reply is not None:  # it is paid for, and not asked for again
+                logger.warning("%s: the answer goes on as it came: %s", api.path, why, exc_info=True)
+                return JSONResponse(asked.reply, headers={TOLD: "view"})
             logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=True)
             return await self._passed(request, content, _header(why), api)
 
@@ -291,6 +301,8 @@ class _Asked:
         self._said: list[Any] = []
         self._sent: list[Any] = []
         """The last view."""
+        self.reply: Any = None
+        """The last whole answer to it."""
         self._lease: EventLease | None = None
 
     def begin(self) -> bool:
@@ -308,6 +320,7 @@ class _Asked:
             wire.system(self._body),
             conversations.form,
         )
+        tracing.note_request(str(self._body.get("model")), self._identity.name)
         beside = {_IDENTITY: self._identity.name}
         talk = self._compression.begin(self._body, beside=beside, streams=self._streams)
         if talk is not None:
@@ -324,6 +337,8 @@ class _Asked:
             sending = await self._talk.view(own)
         stats = self._compression.conversations.stats(name)
         gateway.metrics.note_view(self._api.path, time.monotonic() - began, stats)
+        if stats is not None:
+            tracing.note_tokens(stats.view_tokens, stats.history_tokens)
         return sending
 
     async def take(self, heard: Heard, *, was_streamed: bool = False) -> bool:
@@ -331,6 +346,7 @@ class _Asked:
         goes_on = await self._talk.take(heard, was_streamed=was_streamed)
         usage = heard.prompt_tokens if isinstance(heard.prompt_tokens, int) else 0
         stats = self._compression.conversations.stats(self._identity.name)
+        tracing.note_usage(usage)
         model = str(self._body.get("model"))
         self._gateway.journal.note_request(
             self._identity, self._api.path, model, self._said, self._sent, stats, usage
@@ -344,8 +360,8 @@ class _Asked:
             stream = await self._gateway.upstream.stream(path, query, self._headers, sent)
             self._came = stream.headers
             return stream
-        said, self._came = await self._gateway.upstream.ask(path, query, self._headers, sent)
-        return said
+        self.reply, self._came = await self._gateway.upstream.ask(path, query, self._headers, sent)
+        return self.reply
 
     async def _send_apart(self, sent: dict[str, Any]) -> Any:
         """Send a request of the library's own, for notes."""

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from context_compressor.gateway.upstream import KEY_HEADERS
 from context_compressor.memory.listing import Said
 from context_compressor.messages.forms import Form
 
-_KEYS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
-"""Headers with the caller's key."""
 _NAMES = ("x-conversation", "x-session-id", "x-session-affinity")
 """Headers that name a conversation: everybody's, and opencode's."""
 _TURN = "x-codex-turn-metadata"
@@ -39,7 +38,7 @@ def hash_of(*parts: str) -> str:
 
 def owner_of(headers: Mapping[str, str]) -> str:
     """Return what stands for a caller: a hash of his key. Callers without one are one."""
-    return hash_of(*(headers.get(name, "") for name in _KEYS))
+    return hash_of(*(headers.get(name, "") for name in KEY_HEADERS))
 
 
 def identity_of(

@@ -105,6 +105,8 @@ class Journal:
         """Note an event of a conversation, by its key; `note_request` comes behind it."""
         if event.key is not None:
             self._pending.setdefault(event.key, []).append(event)
+            while len(self._pending) > MOST_SESSIONS:  # whose requests failed, and never came again
+                del self._pending[next(iter(self._pending))]
 
     def note_request(
         self,

@@ -18,6 +18,9 @@ from context_compressor.gateway.backend import Backend
 from context_compressor.gateway.upstream import Upstream
 
 _KEEP_ALIVE_SECONDS = 75
+_HUNG_SECONDS = 60
+"""A worker that says nothing for so long is killed, whatever it is about, and another one started. On a busy
+machine it may well need more than uvicorn's five seconds, above all to start."""
 _OPTIONS = "CONTEXT_COMPRESSOR_GATEWAY"
 """The variable by which workers get the options."""
 
@@ -72,6 +75,7 @@ def serve(gateway: Gateway, options: Options, listening: socket.socket, workers:
         "log_level": "warning",
         "timeout_keep_alive": _KEEP_ALIVE_SECONDS,
         "timeout_graceful_shutdown": options.grace_seconds,
+        "timeout_worker_healthcheck": _HUNG_SECONDS,
         "server_header": False,
         "date_header": False,  # the upstream's goes through
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
+from functools import reduce
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -22,6 +23,10 @@ _HOP_BY_HOP = frozenset(
     )
 )
 """Headers of one connection (RFC 9110, 7.6.1)."""
+KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+"""Headers with the caller's key."""
+_LEAST_KEY = 8
+"""Characters. What is shorter is none, and may stand in any text."""
 _OF_BODY = frozenset(("content-length", "content-encoding", "accept-encoding", "content-type"))
 """Headers of a body that is written anew."""
 
@@ -41,6 +46,12 @@ def passed_on(headers: Iterable[tuple[str, str]], *less: str) -> Headers:
     return [(name, value) for name, value in kept if name not in gone]
 
 
+def keys_in(headers: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the callers' keys in headers, bare."""
+    found = (value.rpartition(" ")[2] for name, value in headers if name.lower() in KEY_HEADERS)
+    return [key for key in found if len(key) >= _LEAST_KEY]
+
+
 def as_json(value: Any) -> bytes:
     """Return JSON as it is sent; half a surrogate pair goes as it came, as an escape."""
     try:
@@ -52,7 +63,9 @@ def as_json(value: Any) -> bytes:
 class Refused(Exception):
     """An answer of the upstream's that is no reply, or an error within its stream.
 
-    It has the fields by which errors of the providers' SDKs are read (`is_overflow`, `limit_in`).
+    It has the fields by which errors of the providers' SDKs are read (`is_overflow`, `limit_in`). What is
+    logged and kept of it is its text, where keys that the upstream quotes are left out; the caller gets the
+    body as it came.
 
     Attributes:
         status_code: of HTTP; 200 for an error within a stream.
@@ -60,7 +73,9 @@ class Refused(Exception):
         body: what it says of the error, where it is JSON.
     """
 
-    def __init__(self, status_code: int, content: bytes, headers: Headers) -> None:
+    def __init__(
+        self, status_code: int, content: bytes, headers: Headers, *, keys: Iterable[str] = ()
+    ) -> None:
         said: Any = None
         with suppress(ValueError):
             said = json.loads(content)
@@ -69,23 +84,28 @@ class Refused(Exception):
         self.body = inner
         fields = inner if isinstance(inner, dict) else {}
         self.code, self.param = fields.get("code"), fields.get("param")
-        self.message = str(fields.get("message") or inner or content[:2_000].decode(errors="replace"))
+        message = str(fields.get("message") or inner or content[:2_000].decode(errors="replace"))
+        self.message = reduce(lambda text, key: text.replace(key, "[key]"), keys, message)
         super().__init__(f"HTTP {status_code}: {self.message}")
 
 
 class Unreachable(Exception):
-    """The upstream did not answer.
+    """The upstream did not answer, or nothing that can be read.
 
     Attributes:
         status_code: what the gateway answers: 504 where it took too long, else 502.
     """
 
-    def __init__(self, error: httpx.HTTPError) -> None:
-        is_late = isinstance(error, httpx.TimeoutException)
-        self.status_code = 504 if is_late else 502
-        super().__init__(
-            f"the upstream {'did not answer in time' if is_late else 'cannot be reached'}: {error!r}"
-        )
+    def __init__(self, message: str, status_code: int = 502) -> None:
+        self.status_code = status_code
+        super().__init__(message)
+
+    @classmethod
+    def by(cls, error: httpx.HTTPError) -> Self:
+        """Return what an error of the network's comes to."""
+        if isinstance(error, httpx.TimeoutException):
+            return cls(f"the upstream did not answer in time: {error!r}", 504)
+        return cls(f"the upstream cannot be reached: {error!r}")
 
 
 class EventStream:
@@ -96,8 +116,8 @@ class EventStream:
         is_ended: whether a last line said so, as it does for chat completions.
     """
 
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
+    def __init__(self, response: httpx.Response, keys: Iterable[str] = ()) -> None:
+        self._response, self._keys = response, keys
         self.is_ended = False
         self.headers = passed_on(response.headers.multi_items(), *_OF_BODY)
         self._events = self._read()
@@ -115,10 +135,10 @@ class EventStream:
                         continue
                     said = _event(text)
                     if said.get("type") == "error" or (said.get("error") and "type" not in said):
-                        raise Refused(200, text.encode(), [])
+                        raise Refused(200, text.encode(), [], keys=self._keys)
                     yield said
         except httpx.HTTPError as error:
-            raise Unreachable(error) from error
+            raise Unreachable.by(error) from error
 
     def __aiter__(self) -> Self:
         return self
@@ -137,11 +157,7 @@ def _event(text: str) -> Dict:
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        raise Refused(
-            200,
-            json.dumps({"error": {"message": f"the upstream streamed no JSON object: {text:.200}"}}).encode(),
-            [],
-        )
+        raise Unreachable("the upstream streamed what is no JSON object")
     return said
 
 
@@ -199,7 +215,7 @@ class Upstream:
         try:
             return await self._client.send(request, stream=True)
         except httpx.HTTPError as error:
-            raise Unreachable(error) from error
+            raise Unreachable.by(error) from error
 
     async def ask(
         self, path: str, query: str, headers: Headers, body: Mapping[str, Any]
@@ -208,13 +224,13 @@ class Upstream:
 
         Raises:
             Refused: it was answered with an error.
-            Unreachable: it was not answered.
+            Unreachable: it was not answered with JSON.
         """
         response = await self._post(path, query, headers, body)
         try:
             content = await response.aread()
         except httpx.HTTPError as error:
-            raise Unreachable(error) from error
+            raise Unreachable.by(error) from error
         finally:
             await response.aclose()
         came = passed_on(response.headers.multi_items(), *_OF_BODY)
@@ -223,11 +239,7 @@ class Upstream:
         except ValueError:
             said = None
         if not isinstance(said, dict):
-            raise Refused(
-                502,
-                json.dumps({"error": {"message": "the upstream's answer is no JSON object"}}).encode(),
-                [],
-            )
+            raise Unreachable("the upstream's answer is no JSON object")
         return said, came
 
     async def stream(self, path: str, query: str, headers: Headers, body: Mapping[str, Any]) -> EventStream:
@@ -237,7 +249,7 @@ class Upstream:
             Refused: it was answered with an error.
             Unreachable: it was not answered.
         """
-        return EventStream(await self._post(path, query, headers, body))
+        return EventStream(await self._post(path, query, headers, body), keys_in(headers))
 
     async def _post(self, path: str, query: str, headers: Headers, body: Mapping[str, Any]) -> httpx.Response:
         sent = [
@@ -251,10 +263,11 @@ class Upstream:
         try:
             refused = await response.aread()
         except httpx.HTTPError as error:
-            raise Unreachable(error) from error
+            raise Unreachable.by(error) from error
         finally:
             await response.aclose()
-        raise Refused(response.status_code, refused, passed_on(response.headers.multi_items(), *_OF_BODY))
+        came = passed_on(response.headers.multi_items(), *_OF_BODY)
+        raise Refused(response.status_code, refused, came, keys=keys_in(headers))
 
     async def aclose(self) -> None:
         """Close the connections."""
