@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -14,16 +13,11 @@ from pydantic import ValidationError
 from context_compressor.cli.options import DONE, CommandError, listen_at, shown_address
 from context_compressor.core.config import as_config
 from context_compressor.errors import ContextCompressorError
+from context_compressor.summarizers.protocol import OWN, RULES
 
 _HOST, _PORT = "127.0.0.1", 8080
 _TOKEN = "CONTEXT_COMPRESSOR_TOKEN"
-
-
-class Writer(StrEnum):
-    """Who writes notes."""
-
-    OWN = "own"
-    RULES = "rules"
+_KEY = "OPENAI_API_KEY"
 
 
 def serve(
@@ -53,9 +47,13 @@ def serve(
         typer.Option(metavar="WHERE", help="Directory or URL for texts that left. Default: the backend."),
     ] = None,
     summarizer: Annotated[
-        Writer,
-        typer.Option(metavar="WHO", help="Who writes notes: own (the model of the request) or rules."),
-    ] = Writer.OWN,
+        str,
+        typer.Option(
+            metavar="WHO",
+            help="Who writes notes: own (the model of the request), rules, or a model of the upstream's by "
+            f"its name, asked with the key in {_KEY}. Working memories have no model of their own.",
+        ),
+    ] = OWN,
     tools: Annotated[
         bool, typer.Option(help="Offer tools that read back what left, and answer them.")
     ] = True,
@@ -86,8 +84,9 @@ def serve(
     """Serve a gateway: agents in any language get views by its base URL.
 
     Requests for chat completions, responses and messages go on with views that fit the budget; all else
-    passes through untouched. Callers' keys are passed on, and kept nowhere. A page at / shows what goes on:
-    to this machine, and to whoever has the token in the environment variable CONTEXT_COMPRESSOR_TOKEN. Needs
+    passes through untouched. Callers' keys are passed on, and kept nowhere. A page at / shows what goes on,
+    and /v1/working-memory keeps sessions of agent-memory-client's: both for this machine, and for whoever
+    has the token in the environment variable CONTEXT_COMPRESSOR_TOKEN. /openapi.json describes it. Needs
     the extra: pip install 'agent-context-compressor[gateway]'
 
     Example: context-compressor serve --upstream https://api.openai.com/v1 --max-total-tokens 32000
@@ -106,6 +105,8 @@ def serve(
         raise CommandError("--workers: several processes need --backend, where they share what they know")
     if observe_log is not None and not observe:
         raise CommandError("--observe-log says where --observe writes; give both")
+    if summarizer not in (OWN, RULES) and not os.environ.get(_KEY):
+        raise CommandError(f"--summarizer {summarizer} needs a key: set {_KEY}, or choose own or rules")
     fields = _fields(field or [])
     if max_total_tokens is not None:
         fields["max_total_tokens"] = max_total_tokens
@@ -114,7 +115,7 @@ def serve(
         Settings(
             {
                 **fields,
-                "summarizer": str(summarizer),
+                "summarizer": summarizer,
                 "tools": tools,
                 "observe": observe and (observe_log or True),
             },

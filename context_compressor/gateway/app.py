@@ -142,8 +142,9 @@ class Gateway:
             Route("/openapi.json", tell),
             *routes_of(operations),
             memories.no_others(),
+            pages.no_others(),
             Route(
-                "/{path:path}",
+                "/{path:all}",
                 self._pass,
                 methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
             ),
@@ -194,9 +195,8 @@ class Gateway:
     ) -> Response:
         headers = passed_on(request.headers.items())
         try:
-            answer = await self.upstream.open(
-                request.method, request.url.path, request.url.query, headers, content
-            )
+            path = request.scope["raw_path"].decode("latin-1")  # not decoded: %2F stays within a name
+            answer = await self.upstream.open(request.method, path, request.url.query, headers, content)
         except Unreachable as error:
             return _failed(api or APIS[0], error.status_code, str(error))
 

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pydantic import BaseModel
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,6 +16,21 @@ from starlette.routing import Route
 Handler = Callable[[Request], Awaitable[Response]]
 Dict = dict[str, Any]
 _REFS = "#/components/schemas/{model}"
+
+
+class _All(Convertor[str]):
+    """The rest of a path, whatever is in it: `path` stops at a line break."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("all", _All())
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.gateway.incoming import may_read
@@ -83,6 +84,14 @@ class Pages:
                 "GET", "/healthz", "Tell that it is there.", self._health, answers={200: "application/json"}
             ),
         ]
+
+    def no_others(self) -> Route:
+        """Return what answers below the page's path: nothing there is the upstream's."""
+
+        async def answer(_: Request) -> Response:
+            return _found(None)
+
+        return Route("/gateway/{rest:all}", answer)
 
     def _file(self, name: str) -> Handler:
         content = files(__package__).joinpath("page", name).read_bytes()

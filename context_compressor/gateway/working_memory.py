@@ -257,7 +257,7 @@ class WorkingMemoryApi:
 
     def operations(self) -> list[Operation]:
         """Return what is answered where."""
-        one, wrong = "/v1/working-memory/{session_id:path}", {422: Fault}
+        one, wrong = "/v1/working-memory/{session_id:all}", {422: Fault}
         changed = {412: Fault, 413: Fault, 415: Fault, **wrong}
 
         def offered(method: str, path: str, says: str, answer: Handler, **told: Any) -> Operation:
@@ -323,7 +323,7 @@ class WorkingMemoryApi:
     def no_others(self) -> Route:
         """Return what answers for long-term memories: there are none."""
         methods = ["GET", "POST", "PATCH", "DELETE"]
-        return Route("/v1/long-term-memory{rest:path}", self._guarded(_no_long_term), methods=methods)
+        return Route("/v1/long-term-memory{rest:all}", self._guarded(_no_long_term), methods=methods)
 
     def _guarded(self, answer: Handler) -> Handler:
         async def serve(request: Request) -> Response:

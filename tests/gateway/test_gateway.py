@@ -264,8 +264,9 @@ async def test_what_has_no_body_passes_without_one() -> None:
 
     async with serving("http://upstream/v1") as served, served.http() as http:
         served.gateway.upstream._client._transport = httpx.MockTransport(upstream)
-        answered = await http.get("/v1/models")
+        answered = await http.get("/v1/models/an%2Forganization%0A?a=%2F")
 
+    assert str(seen[0].url) == "http://upstream/v1/models/an%2Forganization%0A?a=%2F"
     assert answered.content == b"\x01as it is\xff"
     assert not {"content-length", "transfer-encoding"} & seen[0].headers.keys()
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -169,16 +170,17 @@ async def test_names_with_colons_are_apart() -> None:
         ("c", "a", "b"),
         ("c", None, "a:b"),
         ("c", "a:b", None),
-        ("x/y", None, None),
+        ("x/\n", None, None),
     ]
     async with serving(NOWHERE) as served, served.http() as http:
         for session, namespace, user in names:
             where = {"namespace": namespace or "", "user_id": user or ""}
             said = {"data": {"of": [session, namespace, user]}}
-            await http.put(f"/v1/working-memory/{session.replace('/', '%2F')}", params=where, json=said)
+            await http.put(f"/v1/working-memory/{quote(session, safe='')}", params=where, json=said)
         found = [
             await http.get(
-                f"/v1/working-memory/{one[0]}", params={"namespace": one[1] or "", "user_id": one[2] or ""}
+                f"/v1/working-memory/{quote(one[0])}",
+                params={"namespace": one[1] or "", "user_id": one[2] or ""},
             )
             for one in names
         ]
@@ -333,16 +335,21 @@ async def test_calls_of_tools_are_kept_where_a_client_has_them() -> None:
 
 
 async def test_a_named_model_writes_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the upstream, with the key of the service's environment."""
+    """At the upstream, with the key of the service's environment, and for agents' requests as well."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-service")
+    said_by_all = [one for number in range(8) for one in said(number)]
+    options = {"summarizer": "small", "max_total_tokens": WINDOW}
     async with (
         ModelServer(lambda _: "## Goal\n- Find the orders") as server,
-        serving(server, summarizer="small") as served,
+        serving(server, **options) as served,
+        served.http(headers={"authorization": "Bearer sk-of-the-caller"}) as http,
     ):
-        async with served.http() as http:
-            body = {"messages": [one for number in range(8) for one in said(number)]}
-            answer = await http.put("/v1/working-memory/s", params={"context_window_max": WINDOW}, json=body)
-        [asked] = (one.json for one in server.requests)
+        answer = await http.put("/v1/working-memory/s", json={"messages": said_by_all})
+        prompt = {"query": "Well?", "session": {"session_id": "s"}}
+        [first, *_] = (await http.post("/v1/memory/prompt", json=prompt)).json()["messages"][1:]
+        await http.post("/v1/chat/completions", json={"model": "large", "messages": said_by_all})
 
-    assert "Find the orders" in answer.json()["context"]
-    assert asked["model"] == "small"
+    assert answer.json()["context"] is None
+    assert "Find the orders" in first["content"]["text"]
+    keys = [(one.json["model"], one.headers["authorization"]) for one in server.requests]
+    assert keys == [("small", "Bearer sk-of-the-service")] * 2 + [("large", "Bearer sk-of-the-caller")]
