@@ -14,7 +14,7 @@ WHAT = --editable ".[$*]"
 export PYTHONDONTWRITEBYTECODE =
 $(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
-.PHONY: help demo docs test ci all lint pyright format bench clients crash durable writers peers dist extras clean
+.PHONY: help demo docs test ci all lint pyright format bench clients crash durable openapi writers peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
@@ -30,6 +30,7 @@ help:
 	@echo "make crash   kill processes and servers, at most 30 minutes for each backend; goes on where it stopped"
 	@echo "make durable measure durable memories beside AgentScope's; writes $(RESULTS)"
 	@echo "make writers many processes write into one session, in every database, with kills and pauses; takes hours"
+	@echo "make openapi ask the gateway what its OpenAPI document says, a thousand times; takes long"
 	@echo "make peers   install the libraries to measure beside this one, each on its own"
 	@echo "make dist    build the wheel and the source distribution into dist"
 	@echo "make extras  install the wheel with each extra alone, and try what it is for; takes long"
@@ -96,6 +97,9 @@ crash: $(VENV)/installed-dev
 
 durable: $(VENV)/installed-dev
 	PYTHONPATH=. $(BIN)/python benchmarks/durable.py --results $(RESULTS)
+
+openapi: $(VENV)/installed-dev
+	OPENAPI_EXAMPLES=1000 $(BIN)/python -m pytest -n 0 --timeout 3600 tests/gateway/test_openapi.py
 
 # Redis and SQLite first: they have the most runs.
 writers: $(VENV)/installed-dev

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -10,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from context_compressor.core.config import CompressionConfig
 from context_compressor.core.labels import before_segment
-from context_compressor.errors import ConflictError
+from context_compressor.errors import ConflictError, ContextOverflowError
 from context_compressor.events import EventHook
 from context_compressor.gateway.backend import Turns
 from context_compressor.memory.compressed import CompressedMemory
@@ -155,7 +157,8 @@ class Sessions:
     ) -> None:
         self._service, self._writer, self._on_event = service, writer, on_event
         self._fields = {**fields, "background_ratio": None}  # a request's memory does not outlive it
-        self._turns = turns or Turns()
+        self._turns, self._writers = turns or Turns(), Turns()
+        self._starting = asyncio.Lock()
         self.counter = as_counter(counter)
 
     async def names(self, namespace: str | None, user_id: str | None) -> list[Name]:
@@ -163,61 +166,56 @@ class Sessions:
 
         One whose time is over may still be among them.
         """
-        await self._service.start()
-        names = map(Name.of_key, await self._service.list_sessions(_OWNER))
+        names = map(Name.of_key, await (await self._started()).list_sessions(_OWNER))
         return sorted(
             (one for one in names if namespace in (None, one.namespace) and user_id in (None, one.user_id)),
             key=lambda one: one.key,
         )
 
+    async def is_there(self, name: Name) -> bool:
+        """Tell whether there is such a session; one whose time is over goes."""
+        return (await self._look(name))[1] is not None
+
     async def read(self, name: Name) -> Session | None:
-        """Return a session with all its messages, None where there is none; one whose time is over goes."""
-        history = await self._history(name)
-        head = await history.head()
-        record = Record.of(head)
+        """Return a session with all its messages, None where there is none."""
+        history, record = await self._look(name)
         if record is None:
-            if head.summary:
-                await self._end(name, history, head)
             return None
         entries = await history.read()
         messages = [_written(entry.msg) for entry in entries if entry.msg is not None]
         tokens = sum(entry.tokens[1] for entry in entries if entry.tokens)
         return Session(record, record.context, messages, tokens)
 
-    async def view(self, name: Name, window: int | None = None, beside: str = "") -> Session | None:
-        """Return a session as it fits a window; None where there is none.
-
-        Args:
-            name: of the session.
-            window: tokens; None: what the service goes by.
-            beside: what a request says behind the view, which takes of its room.
+    async def view(self, name: Name, window: int) -> Session | None:
+        """Return a session as it fits a window of so many tokens; None where there is none.
 
         Raises:
-            ContextOverflowError, ValueError: what may not leave does not fit.
+            ContextOverflowError: what may not leave does not fit.
         """
-        history = await self._history(name)
-        record = Record.of(await history.head())
+        history, record = await self._look(name)
         if record is None:
             return None
-        reserved = self.counter.count_messages([Msg("user", beside, "user")]) if beside else 0
-        async with self._turns.of(name.key), self._memory(name, history, window, reserved) as memory:
-            view, tokens = await memory.get_memory(), memory.stats().view_tokens
-        notes = [msg for msg in view if is_segment(msg)]
-        told = [record.context, *(str(msg.content) for msg in notes)]
+        view, tokens = await self._view(name, history, window)
+        told = [record.context, *(str(msg.content) for msg in view if is_segment(msg))]
         messages = [_written(msg) for msg in view if _is_one(msg, record)]
-        return Session(record, "\n\n".join(filter(None, told)) or None, messages, tokens + reserved)
+        return Session(record, "\n\n".join(filter(None, told)) or None, messages, tokens)
 
     async def prompt(self, name: Name, query: str, window: int | None = None) -> list[Dict]:
         """Return what to send to a model: the view, in its order, and the query as the user's last message.
 
+        Args:
+            name: of the session; where there is none, the query is all.
+            query: what the user says now.
+            window: tokens for all of it; None: what the service goes by.
+
         Raises:
-            ContextOverflowError, ValueError: it does not fit.
+            ContextOverflowError: it does not fit.
         """
-        history = await self._history(name)
-        record = Record.of(await history.head()) or Record()
+        history, record = await self._look(name)
+        if record is None:
+            return [{"role": "user", "content": query}]
         reserved = self.counter.count_messages([Msg("user", query, "user")])
-        async with self._turns.of(name.key), self._memory(name, history, window, reserved) as memory:
-            view = await memory.get_memory()
+        view, _ = await self._view(name, history, window, reserved)
         said = [_spoken(msg) if _is_one(msg, record) else _told(msg) for msg in view]
         return [*said, {"role": "user", "content": query}]
 
@@ -269,15 +267,14 @@ class Sessions:
 
         async def change(entries: Sequence[Entry]) -> tuple[list[Change], Record | None]:
             known = {entry.msg.id for entry in entries if entry.msg is not None}
-            new = [one for one in messages if one.get("id") not in known]
-            return [*await self._adds([_whole(one) for one in new])], None
+            new = {one["id"]: one for one in map(_whole, messages) if one["id"] not in known}
+            return [*await self._adds(list(new.values()))], None
 
         return await self._write(name, change, is_current)
 
     async def delete(self, name: Name) -> None:
         """Delete a session with all that it holds; there may be none."""
-        await self._service.start()
-        await self._service.delete_memory(_OWNER, name.key)
+        await (await self._started()).delete_memory(_OWNER, name.key)
 
     async def text(self, name: Name, ref: str) -> str:
         """Return a text that left a view of the session.
@@ -290,13 +287,28 @@ class Sessions:
             await memory.get_memory()
             return await memory.read_ref(ref)
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._service.stop()
+    async def _started(self) -> MemoryService:
+        async with self._starting:
+            await self._service.start()
+        return self._service
 
     async def _history(self, name: Name) -> History:
-        await self._service.start()
-        return self._service.memory(_OWNER, name.key).history
+        return (await self._started()).memory(_OWNER, name.key).history
+
+    async def _look(self, name: Name) -> tuple[History, Record | None]:
+        """Return a session's history and its record; one whose time is over goes."""
+        history = await self._history(name)
+        head = await history.head()
+        record = Record.of(head)
+        if record is None and head.summary:
+            await self._end(name, history, head)
+        return history, record
+
+    async def _view(
+        self, name: Name, history: History, window: int | None, reserved: int = 0
+    ) -> tuple[list[Msg], int]:
+        async with self._turns.of(name.key), self._memory(name, history, window, reserved) as memory:
+            return await memory.get_memory(), memory.stats().view_tokens
 
     async def _write(
         self,
@@ -304,7 +316,16 @@ class Sessions:
         change: Callable[[Sequence[Entry]], Any],
         is_current: Callable[[str | None], bool],
     ) -> Record:
-        """Write until nobody else wrote meanwhile."""
+        """Write until nobody else wrote meanwhile; those of this process wait for each other."""
+        async with self._writers.of(name.key):
+            return await self._written_at_once(name, change, is_current)
+
+    async def _written_at_once(
+        self,
+        name: Name,
+        change: Callable[[Sequence[Entry]], Any],
+        is_current: Callable[[str | None], bool],
+    ) -> Record:
         history = await self._history(name)
         while True:
             head = await history.head()
@@ -363,7 +384,15 @@ class Sessions:
         fields = dict(self._fields)
         if window is not None:
             fields = {**fields, "max_total_tokens": window, "window_tokens": None}
-        reserved += fields.get("reserved_tokens") or 0
+        config = CompressionConfig(**fields)
+        if reserved >= config.budget:
+            raise ContextOverflowError(
+                f"the query takes {reserved} tokens, the budget is {config.budget}; give a larger window",
+                budget=config.budget,
+                needed=reserved,
+                fixed=(),
+            )
+        reserved += config.reserved_tokens
         memory = CompressedMemory(
             _Shown(history),
             store=self._service.store(_OWNER, name.key),
@@ -393,13 +422,13 @@ def _meant(entries: Sequence[Entry], messages: Sequence[Dict], covered: Collecti
 
 def _original(one: Dict, known: Sequence[Dict], place: int) -> Dict:
     """Return the message that stands at a place where that is what is meant, else a new one."""
-    if place < len(known):
-        there = known[place]
-        if one.get("id") is None and (one["role"], one["content"]) == (there["role"], there["content"]):
-            return there
-        if one.get("id") == there["id"] and ref_of(there["content"] or "") in (one["content"] or ""):
-            return there
-    return _whole(one)
+    there = known[place] if place < len(known) else {"id": None}
+    if one["role"] != there.get("role") or one.get("id") not in (None, there["id"]):
+        return _whole(one)
+    said, original = one["content"] or "", there["content"] or ""
+    is_meant = said == original or (one.get("id") is not None and ref_of(original) in said)
+    given = {name: value for name, value in one.items() if value is not None}
+    return {**there, **given, "content": there["content"]} if is_meant else _whole(one)
 
 
 def _whole(one: Dict) -> Dict:

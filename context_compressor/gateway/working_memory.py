@@ -371,20 +371,22 @@ class WorkingMemoryApi:
         asked = _query(request, Listing)
         names = await self._sessions.names(asked.namespace, asked.user_id)
         some = names[asked.offset : asked.offset + asked.limit]
-        return _json({"sessions": [one.session_id for one in some], "total": len(names)})
+        there = [one.session_id for one in some if await self._sessions.is_there(one)]
+        return _json({"sessions": there, "total": len(names)})
 
     async def _get(self, request: Request) -> Response:
         asked = _query(request, Reading)
         return await self._session(_name(request, asked), asked)
 
     async def _session(self, name: Name, asked: Reading, *, was_written: bool = False) -> Response:
-        window, session = asked.window, await self._sessions.read(name)
-        if session is not None and window is not None:
-            try:
-                session = await self._sessions.view(name, window)
-            except ContextOverflowError:  # what was written stays so, however little can be shown
-                if not was_written:
-                    raise
+        session = None
+        try:
+            if asked.window is not None:
+                session = await self._sessions.view(name, asked.window)
+        except ContextOverflowError:  # what was written stays so, however little can be shown
+            if not was_written:
+                raise
+        session = session or await self._sessions.read(name)
         if session is None:
             raise Refusal(404, f"Session {name.session_id} not found")
         return _answered(name, session, asked)

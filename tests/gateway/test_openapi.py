@@ -20,8 +20,8 @@ from context_compressor.gateway.apis import APIS
 from tests.gateway.served import serving
 from tests.support.model_server import ModelServer
 
-EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "8"))
-"""Requests for each operation; a thousand take a quarter of an hour."""
+EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "4"))
+"""Requests for each operation; `make openapi` sends a thousand."""
 WELL = ["not_a_server_error"]
 AS_SAID = [*WELL, "status_code_conformance", "content_type_conformance", "response_schema_conformance"]
 

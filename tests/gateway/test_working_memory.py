@@ -118,8 +118,25 @@ async def test_the_client_finds_all_its_calls(served: Served) -> None:
         await client.set_working_memory_data("s2", {"a": {"b": 1}}, namespace="shop")
         memory = await client.get_working_memory("s2", namespace="shop")
         assert ([one.text for one in memory.memories], memory.data) == (["Likes tea"], {"a": {"b": 1}})
-        tool = await client.get_working_memory_tool("s2", namespace="shop")
-        assert (tool["memory_count"], tool["data_keys"]) == (1, ["a"])
+        calls = [
+            {
+                "id": f"c{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(said)},
+            }
+            for number, (name, said) in enumerate(
+                [
+                    ("lazily_create_long_term_memory", {"text": "Likes milk", "memory_type": "semantic"}),
+                    ("update_working_memory_data", {"data": {"b": 2}}),
+                    ("get_or_create_working_memory", {}),
+                ]
+            )
+        ]
+        answers = await client.resolve_tool_calls(calls, session_id="s2", namespace="shop")
+        found = answers[-1]["result"]
+        assert [one["success"] for one in answers] == [True] * 3
+        assert [one["text"] for one in found["memories"]] == ["Likes tea", "Likes milk"]
+        assert found["data"] == {"a": {"b": 1}, "b": 2}
 
         for _ in range(2):
             assert (await client.delete_working_memory("s1", **who)).status == "ok"
@@ -148,7 +165,7 @@ async def test_no_message_is_lost_to_another_writer(served: Served) -> None:
             )
         )
         stale = await http.put(path, json=one, headers={"if-match": first.headers["etag"]})
-        now = await http.get(path)
+        now = await http.get(path, params={"model_name": "gpt-4"})
         body = {"messages": [*now.json()["messages"], {"role": "user", "content": "Last."}]}
         fresh = await http.put(path, json=body, headers={"if-match": now.headers["etag"]})
 
@@ -161,6 +178,7 @@ async def test_no_message_is_lost_to_another_writer(served: Served) -> None:
     ]
     assert sorted(one["content"] for one in now.json()["messages"]) == sorted(["One.", *map(str, range(12))])
     assert len(fresh.json()["messages"]) == 14
+    assert now.json()["context_percentage_total_used"] == 100 * now.json()["tokens"] / 8_192
 
 
 async def test_names_with_colons_are_apart() -> None:
@@ -239,8 +257,8 @@ async def test_a_session_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> 
         now += 59
         kept = await http.post("/v1/working-memory/a/messages", json=more)
         now += 2
-        ended = await http.get("/v1/working-memory/b")
         listed = await http.get("/v1/working-memory/")
+        ended = await http.get("/v1/working-memory/b")
         now += 60
         anew = await http.post("/v1/working-memory/a/messages", json=more)
 
@@ -271,7 +289,7 @@ NARROW = {"query": "q", "session": {"session_id": "s", "context_window_max": "1"
         ("PUT working-memory/s", {"memories": [{"text": "no id"}]}, JSON, 422, "memories.0.id"),
         ("PUT working-memory/s?model_name=gpt-99", HI, JSON, 422, "context_window_max"),
         ("POST memory/prompt", {"query": "q"}, JSON, 400, "session or long_term_search"),
-        ("POST memory/prompt", NARROW, JSON, 422, "max_total_tokens"),
+        ("POST memory/prompt", NARROW, JSON, 422, "the query takes"),
         ("GET memory/texts/0123456789abcdef?session_id=s", "", JSON, 404, "ctx://"),
     ],
 )
@@ -279,6 +297,7 @@ async def test_what_cannot_be_is_refused(
     asked: str, body: dict[str, Any] | str, kind: str, status: int, told: str
 ) -> None:
     async with serving(NOWHERE, max_body_bytes=1_000_000) as served, served.http() as http:
+        await http.put("/v1/working-memory/s", json=HI)
         method, path = asked.split()
         content = body if isinstance(body, str) else json.dumps(body)
         answer = await http.request(method, f"/v1/{path}", content=content, headers={"content-type": kind})
