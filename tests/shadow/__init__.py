@@ -1,1 +1,0 @@
-"""The memory as it was, beside the one that is built anew: what one shows, the other has to show."""
