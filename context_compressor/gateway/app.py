@@ -141,7 +141,7 @@ class Gateway:
         routes = [
             Route("/openapi.json", tell),
             *routes_of(operations),
-            memories.no_others(),
+            *memories.no_others(),
             pages.no_others(),
             Route(
                 "/{path:all}",

@@ -320,10 +320,15 @@ class WorkingMemoryApi:
             ),
         ]
 
-    def no_others(self) -> Route:
-        """Return what answers for long-term memories: there are none."""
-        methods = ["GET", "POST", "PATCH", "DELETE"]
-        return Route("/v1/long-term-memory{rest:all}", self._guarded(_no_long_term), methods=methods)
+    def no_others(self) -> list[Route]:
+        """Return what answers beside the operations: none of it is the upstream's to see."""
+        methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+        nothing = ("/v1/working-memory{rest:all}", "/v1/memory/{rest:all}")
+        return [
+            Route("/v1/working-memory", self._guarded(self._list), methods=["GET"]),
+            Route("/v1/long-term-memory{rest:all}", self._guarded(_no_long_term), methods=methods),
+            *(Route(path, self._guarded(_nothing), methods=methods) for path in nothing),
+        ]
 
     def _guarded(self, answer: Handler) -> Handler:
         async def serve(request: Request) -> Response:
@@ -444,6 +449,10 @@ async def _health(_: Request) -> Response:
 
 async def _no_long_term(_: Request) -> Response:
     return _fault(400, "Long-term memory is disabled")
+
+
+async def _nothing(request: Request) -> Response:
+    return _fault(405, f"nothing is done by {request.method} here; /openapi.json says what is")
 
 
 def _fault(status: int, detail: str) -> Response:

@@ -291,6 +291,9 @@ NARROW = {"query": "q", "session": {"session_id": "s", "context_window_max": "1"
         ("POST memory/prompt", {"query": "q"}, JSON, 400, "session or long_term_search"),
         ("POST memory/prompt", NARROW, JSON, 422, "the query takes"),
         ("GET memory/texts/0123456789abcdef?session_id=s", "", JSON, 404, "ctx://"),
+        ("POST working-memory/s", HI, JSON, 405, "openapi.json"),
+        ("DELETE memory/texts/0123456789abcdef", "", JSON, 405, "openapi.json"),
+        ("GET long-term-memory/1", "", JSON, 400, "disabled"),
     ],
 )
 async def test_what_cannot_be_is_refused(
