@@ -32,6 +32,7 @@ NONE = "(none)"
 MODULES = {
     "gateway": "context_compressor.gateway.app",
     "fsspec": "context_compressor.backends.fsspec",
+    "laws": "context_compressor.laws.anthropic_rules",
     "redis": "context_compressor.backends.redis",
     "report": "context_compressor.lab.measure.charts",
     "sql": "context_compressor.backends.sql.history",
@@ -205,6 +206,10 @@ class Trial:
         if self.extra == "sql":
             self._call("-c", DURABLE)
             self._told.append("a memory in SQLite goes on")
+        if self.extra == "laws":
+            for form in ("chat", "responses", "anthropic"):
+                self._call("-c", PROGRAM, "laws", "--adapter", "memory", "--form", form, "--examples", "1")
+            self._told.append("our views are judged in every form")
         if self.extra == "mcp":
             self._call("-c", PROGRAM, "mcp", "--store", "texts", "--namespace", "n", given="")
             self._told.append("the server starts and ends")

@@ -46,6 +46,16 @@ PEERS = {
     "pydantic-ai-harness": Peer("pydantic_ai", "pydantic_ai_compaction.py"),
 }
 
+JUDGED_ALONE = {
+    "langchain-trim": Peer("langchain", "langchain_trim.py"),
+    "langmem": Peer("langmem", "langmem_summarize.py"),
+    "openai-agents": Peer("openai_agents", "openai_agents_trimmer.py"),
+    "adk": Peer("adk", "adk_compaction.py"),
+    "agentscope2": Peer("agentscope2", "agentscope2_compress.py"),
+    "headroom": Peer("headroom", "headroom_compress.py"),
+}
+"""Peers that `laws_of_others.py` judges, and that nothing measures."""
+
 
 def make_peer(
     name: str, budget: int, counter: CachedCounter | None = None, ask: AskModel | None = None
@@ -61,7 +71,7 @@ def make_peer(
 
 def command_of(name: str) -> list[str]:
     """Return how to start a peer's adapter."""
-    peer = PEERS[name]
+    peer = (PEERS | JUDGED_ALONE)[name]
     return [str(peer.python), "-u", str(FOLDER / peer.adapter)]
 
 

@@ -32,22 +32,24 @@ class Form:
     judge: Callable[[History], Callable[[History], list[str]]]
 
 
-def form_of(name: str) -> Form:
-    """Return a form by its name.
+def form_of(name: str, *, plain: bool = False) -> Form:
+    """Return a form by its name; its plain histories hold texts and calls alone.
 
     Raises:
-        ValueError: there is no such form.
+        ValueError: there is no such form, or no plain histories of it.
     """
+    if plain and name == "anthropic":
+        raise ValueError(f"plain: there are no plain histories of form {name}; leave it out")
     if name == "chat":
         from context_compressor.laws import chat_rules
         from context_compressor.laws.random_chat import random_chat
 
         rules = partial(chat_rules.problems, parts=chat_rules.OPENAI_PARTS)
-        return Form("chat", random_chat, lambda _: rules)
+        return Form("chat", partial(random_chat, plain=plain), lambda _: rules)
     if name == "responses":
         from context_compressor.laws.random_responses import random_responses
 
-        return Form("responses", random_responses, _judge_responses)
+        return Form("responses", partial(random_responses, plain=plain), _judge_responses)
     if name == "anthropic":
         from context_compressor.laws.random_anthropic import random_anthropic
 

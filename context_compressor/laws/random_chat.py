@@ -7,35 +7,41 @@ from random import Random
 from context_compressor.laws.pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
 
 
-def random_chat(rng: Random, turns: int) -> list[Dict]:
-    """Return a history of so many turns; a turn is a request and all that is done for it."""
-    return _History(Pieces(rng)).write(turns)
+def random_chat(rng: Random, turns: int, *, plain: bool = False) -> list[Dict]:
+    """Return a history of so many turns; a turn is a request and all that is done for it.
+
+    A plain one holds texts and calls alone, and instructions at its start.
+    """
+    return _History(Pieces(rng), plain).write(turns)
 
 
 class _History:
-    def __init__(self, pieces: Pieces) -> None:
+    def __init__(self, pieces: Pieces, plain: bool) -> None:
         self._draw = pieces
-        self._reasons = pieces.one_in(3)
+        self._plain = plain
+        self._reasons = not plain and pieces.one_in(3)
 
     def write(self, turns: int) -> list[Dict]:
         draw = self._draw
         messages: list[Dict] = [self._instruction()] if draw.one_in(2) else []
         for _ in range(turns):
-            messages.append({"role": "user", "content": self._content(media=True), **draw.some(name="ann")})
+            named = {} if self._plain else draw.some(name="ann")
+            messages.append({"role": "user", "content": self._content(media=True), **named})
             for _ in range(draw.pick((0, 0, 1, 1, 2, 3))):
                 messages += self._round()
             if not draw.one_in(6):
                 messages.append(self._reply())
-            if draw.one_in(12):
+            if not self._plain and draw.one_in(12):
                 messages.append(self._instruction())
         return [draw.keys(message) for message in messages]
 
     def _instruction(self) -> Dict:
-        return {"role": self._draw.pick(("system", "developer")), "content": self._content()}
+        role = "system" if self._plain else self._draw.pick(("system", "developer"))
+        return {"role": role, "content": self._content()}
 
     def _content(self, *, media: bool = False) -> str | list[Dict]:
         draw = self._draw
-        if draw.one_in(2):
+        if self._plain or draw.one_in(2):
             return draw.text()
         parts: list[Dict] = [{"type": "text", "text": draw.text()} for _ in range(draw.pick((1, 1, 2)))]
         return [*parts, self._medium()] if media and draw.one_in(2) else parts
@@ -67,7 +73,7 @@ class _History:
 
     def _reply(self) -> Dict:
         draw, content = self._draw, self._content()
-        if draw.one_in(20):
+        if not self._plain and draw.one_in(20):
             content = [{"type": "refusal", "refusal": "I cannot help with that."}]
         return {"role": "assistant", "content": content, **self._thoughts()}
 
@@ -77,4 +83,5 @@ class _History:
 
     def _result(self) -> str | list[Dict]:
         draw = self._draw
-        return [{"type": "text", "text": draw.output()}] if draw.one_in(5) else draw.output()
+        is_text = self._plain or not draw.one_in(5)
+        return draw.output() if is_text else [{"type": "text", "text": draw.output()}]

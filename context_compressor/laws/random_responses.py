@@ -12,19 +12,23 @@ FOUND = "radar_scan"
 DEFINITION: Dict = {"type": "function", "name": FOUND, "parameters": {}, "strict": False}
 
 
-def random_responses(rng: Random, turns: int) -> list[Dict]:
-    """Return a history of so many turns; a turn is a request and all that is done for it."""
-    return _History(Pieces(rng)).write(turns)
+def random_responses(rng: Random, turns: int, *, plain: bool = False) -> list[Dict]:
+    """Return a history of so many turns; a turn is a request and all that is done for it.
+
+    A plain one holds texts and calls of functions alone.
+    """
+    return _History(Pieces(rng), plain).write(turns)
 
 
 class _History:
     """Some clients send items with their ids, some without; some have reasoning, encrypted or by id."""
 
-    def __init__(self, pieces: Pieces) -> None:
+    def __init__(self, pieces: Pieces, plain: bool) -> None:
         self._draw = pieces
+        self._plain = plain
         self._with_ids = not pieces.one_in(4)
         self._encrypted = not self._with_ids or pieces.one_in(2)
-        self._reasons = not pieces.one_in(3)
+        self._reasons = not plain and not pieces.one_in(3)
         self._owed: list[Dict] = []
         self._names = NAMES
 
@@ -35,12 +39,16 @@ class _History:
         for _ in range(turns):
             items.append(self._user())
             for _ in range(self._draw.pick((0, 0, 1, 1, 2, 3))):
-                items += self._program() if self._draw.one_in(12) else self._round()
+                items += self._program() if self._happens(12) else self._round()
             if self._owed or not self._draw.one_in(6):
                 items += [*self._opening(), self._message("final_answer")]
-            if self._draw.one_in(10):
+            if self._happens(10):
                 items.append(self._aside())
         return [self._draw.keys(item) for item in items]
+
+    def _happens(self, count: int) -> bool:
+        """Tell whether something happens that does not in a plain history."""
+        return not self._plain and self._draw.one_in(count)
 
     def _instruction(self) -> Dict:
         role = self._draw.pick(("system", "developer"))
@@ -63,7 +71,7 @@ class _History:
 
     def _part(self, *, media: bool = True) -> Dict:
         draw = self._draw
-        kind = draw.number(0, 9) if media else 0
+        kind = draw.number(0, 9) if media and not self._plain else 0
         if kind < 6:
             part: Dict = {"type": "input_text", "text": draw.pick(("", draw.text(), draw.text()))}
             if draw.one_in(12):
@@ -88,11 +96,11 @@ class _History:
         """What one response holds, with the outputs of its calls behind it."""
         draw = self._draw
         items = self._opening()
-        if draw.one_in(5):
+        if self._happens(5):
             items += [*self._hosted(), *self._thoughts()]
         if draw.one_in(4):
             items.append(self._message("commentary"))
-        if draw.one_in(20):
+        if self._happens(20):
             items.append(self._unknown())
         pairs = [self._call() for _ in range(draw.pick((1, 1, 1, 2, 3, 4)))]
         items += [call for call, _ in pairs]
@@ -184,7 +192,7 @@ class _History:
         draw = self._draw
         call_id = draw.fresh("call")
         extra = draw.some(status="completed", caller={"type": "direct"})
-        kind = draw.number(0, 15)
+        kind = 15 if self._plain else draw.number(0, 15)
         if kind == 0:
             call = {**self._id("ctc"), "type": "custom_tool_call", "call_id": call_id, "name": "exec"}
             call["input"] = draw.output()

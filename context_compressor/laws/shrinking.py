@@ -22,14 +22,14 @@ _NAMES_CALL = ("call_id", "tool_use_id", "tool_call_id")
 def smallest(subject: Subject, example: Counterexample, tries: int = TRIES) -> Counterexample:
     """Return a smaller example of the same law, and of the same rule; the example itself if none is found."""
     subject = replace(subject, without=frozenset(LAWS) - {example.law})
-    form, left = form_of(subject.form), tries
+    form, left, opened = form_of(subject.form), tries, _opened(example.history)
     seen: set[str] = set()
     shrunk = True
     while shrunk and left > 0:
         shrunk = False
         for case in _smaller(Case(example.history, tuple(example.cuts))):
             key = json.dumps([case.history, case.cuts])
-            if key in seen or not _can_be_given(form, case):
+            if key in seen or _opened(case.history) != opened or not _can_be_given(form, case):
                 continue
             seen.add(key)
             left -= 1
@@ -41,6 +41,12 @@ def smallest(subject: Subject, example: Counterexample, tries: int = TRIES) -> C
             if left <= 0:
                 break
     return example
+
+
+def _opened(history: History) -> bool:
+    """Tell whether a user speaks first, as in most conversations: it stays so."""
+    first = next((item for item in history if item.get("role") not in ("system", "developer")), {})
+    return first.get("role") == "user"
 
 
 def _can_be_given(form: Form, case: Case) -> bool:

@@ -21,7 +21,7 @@ LAWS: Final[dict[str, str]] = {
     "valid": "the provider accepts every view of a list that it accepts",
     "budget": "no view costs more than the budget",
     "still": "a view begins with the view before it, where that and what is new fit",
-    "lossless": "each line that is not in the view can be read again",
+    "lossless": "each line that is not in the view can be read again, spaces and escapes apart",
     "smaller": "no view costs more than the list it was made of",
     "rules": "what a user asked to hold from now on stands in every later view, word for word",
     "voice": "what only a tool said is told in no user's or instruction's voice without saying whose it is",
@@ -36,6 +36,7 @@ class Promises(TypedDict, total=False):
 
     name: str
     form: FormName
+    plain: bool
     budget: int
     slack: float
     count: Count | None
@@ -58,6 +59,7 @@ class Subject:
         make: returns the function for one conversation; it is given the whole list each time.
         name: what to call it.
         form: of the messages.
+        plain: whether it is given texts and calls alone; not in form anthropic.
         budget: tokens that a view may cost.
         slack: by what share a view may exceed the budget.
         count: counts the tokens of a view; ours where it is left out.
@@ -71,6 +73,7 @@ class Subject:
     make: Callable[[], Compact]
     name: str = "compactor"
     form: FormName = "chat"
+    plain: bool = False
     budget: int = 2_000
     slack: float = 0.0
     count: Count | None = None
@@ -81,7 +84,7 @@ class Subject:
     seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        form_of(self.form)
+        form_of(self.form, plain=self.plain)
         if unknown := sorted(set(self.without) - LAWS.keys()):
             raise ValueError(f"law {unknown[0]!r}: there is none; the laws are {', '.join(LAWS)}")
         if self.budget < 1 or self.steps < 1 or self.seconds <= 0 or self.slack < 0:

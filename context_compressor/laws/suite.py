@@ -95,16 +95,16 @@ def check(
     for number in range(examples):
         if on_case is not None:
             on_case(number + 1)
-        once(draw_case(subject.form, Random(f"{seed}:{number}"), turns))
+        once(draw_case(subject.form, Random(f"{seed}:{number}"), turns, plain=subject.plain))
     for law, example in found.items():
         report.broken[law] = smallest(subject, example, tries)
     report.broken = {law: report.broken[law] for law in LAWS if law in found}
     return report
 
 
-def draw_case(form: str, rng: Random, turns: int = MOST_TURNS) -> Case:
+def draw_case(form: str, rng: Random, turns: int = MOST_TURNS, *, plain: bool = False) -> Case:
     """Draw a conversation, and the lists of it that a compactor is given: each could be sent as it is."""
-    how = form_of(form)
+    how = form_of(form, plain=plain)
     history = plant(how.draw(rng, rng.randrange(turns) + 1), rng)
     ends = [at + 1 for at, item in enumerate(history) if awaits_model(item)]
     chosen = {ends[rng.randrange(len(ends))] for _ in range(_CUTS - 1)} | {ends[-1]}
