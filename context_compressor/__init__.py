@@ -1,8 +1,8 @@
 """Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost.
 
 Its rooms, each of which knows only those before it: `messages`; `tokens`; `offload` and `summarizers`;
-`core`; `search`; `memory`; `tools`; `backends`; `integrations`; `services`; `gateway`; `cli`. Beside them
-stands the `lab`, which uses the library as anybody does, and which `cli` alone knows.
+`core`; `search`; `memory`; `tools`; `backends`; `integrations`; `services`; `gateway`; `laws`; `cli`. Beside
+them stands the `lab`, which uses the library as anybody does, and which `cli` alone knows.
 """
 
 import sys

@@ -240,6 +240,14 @@ def test_a_framework_is_imported_by_its_own_adapter_alone(name: str) -> None:
     assert modules_after(f"import context_compressor.{name}").isdisjoint(FRAMEWORKS)
 
 
+def test_the_plugin_for_pytest_is_light() -> None:
+    """It is loaded in every run of pytest where the package is installed."""
+    loaded = modules_after("import context_compressor.laws.plugin")
+    ours = {name for name in loaded if name.startswith(f"{PACKAGE.name}.")}
+    assert ours == {"context_compressor.laws", "context_compressor.laws.plugin", "context_compressor.moved"}
+    assert "hypothesis" not in loaded
+
+
 def test_a_memory_imports_no_rules() -> None:
     """What reads a conversation by rules is imported by the first event that asks it for a summary."""
     statement = "from context_compressor import CompressedMemory, compress_messages, from_openai"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -40,6 +39,20 @@ class Report:
     """Cases that broke a rule of a provider."""
     not_claimed: tuple[str, ...] = ()
 
+    def add(self, subject: Subject, case: Case) -> None:
+        """Give a case to a compactor, and count what comes of it."""
+        trace = drive(subject, case)
+        breaches = judge(subject, trace)
+        for breach in breaches:
+            example = Counterexample.of(subject, case, trace, breach)
+            if breach.law not in self.broken or example.size < self.broken[breach.law].size:
+                self.broken[breach.law] = example
+        self.cases += 1
+        self.refused += sum(step.view is None and step.error is None for step in trace.steps)
+        self.compacted += any(step.view not in (None, step.given) for step in trace.steps)
+        self.rules.update({breach.rule for breach in breaches if breach.law == "valid"})
+        self.counts.update({breach.law for breach in breaches})
+
     def state_of(self, law: str) -> str:
         """Return `kept`, `broken` or `not claimed`."""
         return "broken" if law in self.broken else "not claimed" if law in self.not_claimed else "kept"
@@ -52,7 +65,6 @@ def check(
     seed: int = 0,
     turns: int = MOST_TURNS,
     tries: int = TRIES,
-    on_case: Callable[[int], None] | None = None,
     **promises: Unpack[Promises],
 ) -> Report:
     """Check which laws a function from messages to messages keeps, over random conversations.
@@ -64,41 +76,26 @@ def check(
         seed: of the conversations; the same ones come of the same seed.
         turns: requests of a user that a conversation has at most.
         tries: how many smaller cases are tried for each law that is broken.
-        on_case: called with the number of each case.
         promises: what a `Subject` takes, where a function is given.
 
     Raises:
         ImportError: the form is Anthropic's, and its SDK is not installed.
         ValueError: an option is none of a `Subject`.
     """
-    subject = compact if isinstance(compact, Subject) else Subject(make=lambda: compact, **promises)
-    if promises and isinstance(compact, Subject):
+    if isinstance(compact, Subject):
         subject = replace(compact, **promises)
-    elif not isinstance(compact, Subject) and not hasattr(compact, "read"):
-        subject = replace(subject, without={*subject.without, "lossless"})
-    report = Report(subject.name, subject.form, not_claimed=tuple(sorted(subject.without, key=[*LAWS].index)))
-    found: dict[str, Counterexample] = {}
-
-    def once(case: Case) -> None:
-        trace = drive(subject, case)
-        breaches = judge(subject, trace)
-        for breach in breaches:
-            example = Counterexample.of(subject, case, trace, breach)
-            if breach.law not in found or example.size < found[breach.law].size:
-                found[breach.law] = example
-        report.cases += 1
-        report.refused += sum(step.view is None and step.error is None for step in trace.steps)
-        report.compacted += any(step.view not in (None, step.given) for step in trace.steps)
-        report.rules.update({breach.rule for breach in breaches if breach.law == "valid"})
-        report.counts.update({breach.law for breach in breaches})
-
+    else:
+        name = getattr(compact, "__name__", "compactor")
+        subject = replace(Subject(make=lambda: compact, name=name), **promises)
+        if not hasattr(compact, "read"):
+            subject = replace(subject, without={*subject.without, "lossless"})
+    left_out = tuple(law for law in LAWS if law in subject.without)
+    report = Report(subject.name, subject.form, not_claimed=left_out)
     for number in range(examples):
-        if on_case is not None:
-            on_case(number + 1)
-        once(draw_case(subject.form, Random(f"{seed}:{number}"), turns, plain=subject.plain))
-    for law, example in found.items():
-        report.broken[law] = smallest(subject, example, tries)
-    report.broken = {law: report.broken[law] for law in LAWS if law in found}
+        case = draw_case(subject.form, Random(f"{seed}:{number}"), turns, plain=subject.plain)
+        report.add(subject, case)
+    for law in [law for law in LAWS if law in report.broken]:
+        report.broken[law] = smallest(subject, report.broken.pop(law), tries)
     return report
 
 
