@@ -166,8 +166,6 @@ class Shown:
     """The keys of what the view shows."""
     before: Conversation | None = field(default=None, repr=False)
     """The state that it went on from, kept if it offers tools, which may be refused."""
-    is_saved: bool = True
-    """Whether its state was saved. One in which nothing happened waits for what the provider counted."""
 
     @property
     def offers_tools(self) -> bool:
@@ -347,12 +345,13 @@ class Conversations:
         others = [*self._known.values(), *(one for one in found.elsewhere if id(one) not in self._known)]
         rest = [one for one in others if not shown.goes_on_from(one.spoken) and one not in over]
         await let_go(end, now, lambda: {ref for one in rest for ref in _named(one)})
-        is_saved = bool(asked.refused or not earlier.spoken or reply.stats.events or left or over)
-        if is_saved and not asked.is_kept_elsewhere:
+        # A state in which nothing happened says nothing that the list does not.
+        has_news = bool(asked.refused or not earlier.spoken or reply.stats.events or left or over)
+        if has_news and not asked.is_kept_elsewhere:
             for name in dict.fromkeys([shown.name, *(one.name for one in [*left, *over])]):
                 await self._save(name, shown, left, over)
         held = frozenset(item.key for item in reply.memory._tracker.state.items)
-        made = replace(asked, messages=reply.messages, conversation=shown, held=held, is_saved=is_saved)
+        made = replace(asked, messages=reply.messages, conversation=shown, held=held)
         return replace(made, before=asked.before or earlier if made.offers_tools else None)
 
     async def _compressed(self, asked: Shown, fault: Exception | None) -> Reply:
@@ -411,7 +410,7 @@ class Conversations:
                 self._without_tools.popitem(last=False)
         counted = prompt_tokens if isinstance(prompt_tokens, int) else 0
         has_learnt = counted > 0 and shown.conversation.end.record_usage(counted)
-        if (has_learnt or not shown.is_saved) and not shown.is_kept_elsewhere:
+        if has_learnt and not shown.is_kept_elsewhere:
             await self._save(shown.conversation.name, shown.conversation)
 
     async def after_refusal(

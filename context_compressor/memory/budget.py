@@ -9,7 +9,7 @@ from pydantic import Field, StrictInt
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.tokens.calibration import Calibration
+from context_compressor.tokens.calibration import ANCHORS, Calibration
 
 _MOST_TOKENS = 10**12
 _LEAST_RISE = 0.005
@@ -64,6 +64,11 @@ class BudgetInForce:
         limits = [n for n in (self._given.window_tokens, self._calibration.limit) if n is not None]
         sent = self._calibration.last_tokens or self.shown_tokens or 0
         return max(0, min(limits) - sent) if limits else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the provider has counted so many views that one more moves little."""
+        return self._calibration.accepted > ANCHORS
 
     def record_usage(self, prompt_tokens: int) -> None:
         """Note what the provider counted for the view that was handed out last.

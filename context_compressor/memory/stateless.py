@@ -345,12 +345,15 @@ class End:
             self.kept, self._state = None, self.state
 
     def record_usage(self, prompt_tokens: int) -> bool:
-        """Note what the provider counted; tell whether nobody has gone on with the memory."""
+        """Note what the provider counted; tell whether it is to be saved.
+
+        It is not where somebody has gone on with the memory, and where it moves little, after the first.
+        """
         if self.kept is None:
             return False
         self.kept.memory.record_usage(prompt_tokens)
         self._state = None
-        return True
+        return not self.kept.memory._tracker.state.budget.is_settled
 
     def note_left(self, left: Mapping[str, float | None]) -> dict[str, float | None]:
         """Note refs of texts that no list says any more, with the time; return all of them."""
