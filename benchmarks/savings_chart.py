@@ -36,7 +36,7 @@ def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, folder:
             _draw_bars(right, chosen, systems)
             for axes in (left, right):
                 axes.spines[["top", "right"]].set_visible(False)
-            figure.savefig(folder / name, dpi=130, transparent=True, metadata={"Software": None})
+            figure.savefig(folder / name, dpi=130, metadata={"Software": None})
             plt.close(figure)
 
 

@@ -18,7 +18,7 @@ from tests.support.markdown import blocks
 
 ROOT = Path(__file__).parents[1]
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
-PAGES = [*READMES, *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [*READMES, *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/clients/*.md"))]
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 TESTED_ELSEWHERE = {
     "agentscope.md",
