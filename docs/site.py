@@ -9,7 +9,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-_OUTSIDE = re.compile(r"\]\(\.\./((?:examples|tests|benchmarks)/[^)#\s]*)\)")
+_OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:examples|tests|benchmarks)/[^)#\s]*)\)")
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json"}
 _PICTURES = {".png", ".svg"}
 
@@ -18,7 +18,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Take in what pages name outside of their folder: text as a page that shows it, folders as lists."""
     pages = [ROOT / "docs" / file.src_uri for file in files.documentation_pages()]
     named = {name for page in pages for name in _OUTSIDE.findall(page.read_text(encoding="utf-8"))}
-    for name in sorted(named):
+    for name in sorted(name for name in named if (ROOT / name).exists()):  # a dead link ends the build
         path = ROOT / name
         if path.suffix in _PICTURES:
             files.append(File.generated(config, f"source/{name}", abs_src_path=str(path)))
@@ -34,9 +34,10 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links that leave the folder of pages to what was taken in."""
-    return _OUTSIDE.sub(lambda found: f"]({_page_of(found[1])})", markdown)
+    up = "../" * page.file.src_uri.count("/")
+    return _OUTSIDE.sub(lambda found: f"]({up}{_page_of(found[1])})", markdown)
 
 
 def on_post_build(config: Any) -> None:

@@ -30,6 +30,7 @@ TESTED_ELSEWHERE = {
     "openai-agents.md",
     "pydantic-ai.md",
     "views.md",
+    "working-memory.md",
 }
 """With a test of their own, or, as programs, run by hand."""
 NEED_A_MODEL = {
