@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from context_compressor import TiktokenCounter
+from context_compressor.integrations.observed import Observer, writer
 from context_compressor.lab.commands import replay_parallel
 from context_compressor.lab.measure import watch
+from context_compressor.messages.forms import as_form
 from tests.cli.support import environment, run_process, start_process
 from tests.lab.measure.reports import session
 from tests.lab.measure.support import says
@@ -57,6 +60,54 @@ def test_what_is_written_at_an_event_can_be_said(cli, tmp_path, messages):
     assert events > 0
     assert costs[0]["as_if_model"] == costs[1]["as_if_model"]
     assert cli("replay", "chat.json", "--edit-tokens", 0).code == 2
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory) -> Path:
+    """A folder with three sessions, and a log of the requests in which they were sent."""
+    folder = tmp_path_factory.mktemp("observed")
+    observer = Observer(folder / "log.jsonl", TiktokenCounter(), as_form("chat"))
+    sessions = [session(turns, name) for turns, name in ((14, "a"), (9, "b"), (11, "c"))]
+    (folder / "whole.jsonl").write_text("\n".join(json.dumps({"messages": one}) for one in sessions))
+    for messages in sessions:
+        for place in (n for n, one in enumerate(messages) if one["role"] == "assistant"):
+            observer.note(lambda sent=messages[:place]: sent)
+    writer().submit(int).result()
+    return folder
+
+
+def test_a_log_of_sizes_tells_what_the_sessions_would_and_which_budget_to_take(cli, observed):
+    """Turns and history are the same; views and costs are near; the interval is over sessions, by a seed."""
+    options = ("--budget", 2000, "--budget", 3500, "--jobs", 1, "--json")
+    by_log, whole = (
+        json.loads(cli("replay", observed / name, *options).out) for name in ("log.jsonl", "whole.jsonl")
+    )
+    for of_log, of_words in zip(by_log["totals"], whole["totals"], strict=True):
+        assert of_log["turns"] == of_words["turns"]
+        assert of_log["raw_tokens"] == pytest.approx(of_words["raw_tokens"], rel=0.005)
+        assert of_log["saved"] == pytest.approx(of_words["saved"], abs=0.03)
+        ratios = (one["cost"]["in_place_ratio"] for one in (of_log, of_words))
+        assert next(ratios) == pytest.approx(next(ratios), rel=0.1)
+    advice = by_log["advice"]
+    assert advice["sessions"] == 3
+    assert all(one["low"] < one["cost"] < one["high"] for one in advice["choices"])
+    chosen = next(one for one in advice["choices"] if one["budget"] == advice["budget"])
+    assert whole["advice"]["budget"] == chosen["budget"]
+
+
+def test_of_one_session_no_interval_is_told(cli, tmp_path, messages):
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+    ran = cli("replay", "chat.json", "--budget", 3000, "--budget", 5000)
+    out = " ".join(ran.out.split())
+    assert "Take max_total_tokens=" in out
+    assert "of one session no interval can be told" in out
+
+
+def test_a_log_of_sizes_is_no_transcript_to_compress_or_examine(cli, observed, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    for command in (("compress",), ("examine", "--model", "m", "--yes")):
+        ran = cli(*command, observed / "log.jsonl")
+        assert (ran.code, "has sizes and no words; replay reads it" in ran.err) == (2, True)
 
 
 PROBE = {

@@ -98,13 +98,22 @@ def test_lists_are_joined_whoever_wrote_them(tmp_path: Path) -> None:
     asked = requests_of(said)
     for number, request in enumerate(asked):  # each by an observer that knows nothing
         observe(path, request, request, system=f"The time is {number}.")
-    branch = [*said[:5], {"role": "user", "content": "No, stop."}]
+    branch = [*said[:5], {"role": "assistant", "content": "Hm."}, {"role": "user", "content": "No, stop."}]
     observe(path, *requests_of(other), branch)
 
     first, *rest = read(path)
     assert first.turns is not None
     assert len(first.turns) == len(asked)
     assert sorted(len(one.turns or ()) for one in rest) == [1, len(requests_of(other))]
+
+
+def test_what_stands_at_the_end_of_one_request_alone_begins_no_other_list(tmp_path: Path) -> None:
+    """Programs put reminders there, which the next request does not have."""
+    path = tmp_path / "log.jsonl"
+    asked = requests_of(conversation(6))
+    observe(path, *([*one, {"role": "user", "content": f"Reminder {len(one)}."}] for one in asked))
+    (session,) = read(path)
+    assert len(session.turns or ()) == len(asked)
 
 
 def test_several_processes_write_whole_lines(tmp_path: Path) -> None:

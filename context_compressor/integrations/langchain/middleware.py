@@ -88,11 +88,9 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Call the model with a view. If it refuses that, call it once more, smaller or without our tools."""
-        return (
-            handler(request)
-            if self._only_looks_on(request)
-            else run_through(self._call(request, handler, is_blocking=True))
-        )
+        if self._only_looks_on(request):
+            return handler(request)
+        return run_through(self._call(request, handler, is_blocking=True))
 
     async def awrap_model_call(
         self,
@@ -100,11 +98,9 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do what `wrap_model_call` does, with asyncio."""
-        return await (
-            handler(request)
-            if self._only_looks_on(request)
-            else self._call(request, handler, is_blocking=False)
-        )
+        if self._only_looks_on(request):
+            return await handler(request)
+        return await self._call(request, handler, is_blocking=False)
 
     def _only_looks_on(self, request: ModelRequest[Any]) -> bool:
         """Tell whether a request is to pass as it is, since this object only looks on."""

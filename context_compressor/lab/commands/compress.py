@@ -33,6 +33,7 @@ from context_compressor.cli.output import (
 )
 from context_compressor.core.config import CompressionConfig
 from context_compressor.lab.commands.compress_sessions import Compressor, SessionReport, StandIn
+from context_compressor.lab.commands.inputs import check_words
 from context_compressor.lab.commands.options import (
     BaseUrl,
     InFormat,
@@ -192,10 +193,13 @@ def read_sessions(source: str, format: Format | None = None, max_unpacked: int =
         if source == STDIN:
             if sys.stdin is None:
                 raise CommandError("stdin is closed; name a file, or redirect one: compress - < FILE")
-            return read_all(sys.stdin.buffer, "stdin", format, max_unpacked)
-        return read_all(Path(source), source, format, max_unpacked)
+            reading = read_all(sys.stdin.buffer, "stdin", format, max_unpacked)
+        else:
+            reading = read_all(Path(source), source, format, max_unpacked)
     except UnreadableError as error:
         raise CommandError(error.why) from None
+    check_words(reading.sessions)
+    return reading
 
 
 def dump(reading: Reading, views: Sequence[list[dict[str, Any]]]) -> str:

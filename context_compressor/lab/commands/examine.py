@@ -33,7 +33,7 @@ from context_compressor.cli.output import (
     write_stdout,
 )
 from context_compressor.errors import ContextCompressorError
-from context_compressor.lab.commands.inputs import Input, check_baselines, read_inputs
+from context_compressor.lab.commands.inputs import Input, check_baselines, check_words, read_inputs
 from context_compressor.lab.commands.options import (
     AllJson,
     BaseUrl,
@@ -172,6 +172,7 @@ def examine(
         check_stdout()
     systems = tuple(dict.fromkeys([OURS, *([WITH_TOOLS] if with_tools else ()), *(baselines or ())]))
     inputs = read_inputs(paths, format, lambda _: None, max_unpacked=read_unpacked(max_unpacked))
+    check_words(one.session for one in inputs.sessions)
     file = str(Path(cache) / "probes.jsonl") if probes is None else probes
     check_apart(file, inputs.files, "--probes")
     warn("skipped", grouped((*inputs.problems, *inputs.unread)))

@@ -139,6 +139,13 @@ def _name(session: Session, taken: set[str]) -> str:
     return unique
 
 
+def check_words(sessions: Iterable[Session]) -> None:
+    """Refuse logs of requests where words are needed."""
+    for session in sessions:
+        if session.format is Format.OBSERVED:
+            raise CommandError(f"{session.source}: a log of requests has sizes and no words; replay reads it")
+
+
 def check_baselines(names: Iterable[str]) -> None:
     """Refuse baselines that there are not."""
     known = [name for name in SYSTEMS if name != OURS]

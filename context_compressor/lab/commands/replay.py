@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -47,16 +48,20 @@ from context_compressor.lab.measure import (
     KINDS,
     OURS,
     RAW,
+    TRIED,
+    Advice,
+    Choice,
     ReportData,
     SessionRun,
     Skipped,
     Totals,
+    advise,
     percent,
     ratio,
     short_number,
     told_range,
 )
-from context_compressor.lab.readers import grouped
+from context_compressor.lab.readers import Format, grouped
 
 EXTRA = "agent-context-compressor[report]"
 DEFAULT_BUDGET = 16_000
@@ -69,7 +74,9 @@ def replay(
     budgets: Annotated[
         list[int] | None,
         typer.Option(
-            "--budget", metavar="N", help="Tokens that a view may cost; may be repeated. Default: 16000."
+            "--budget",
+            metavar="N",
+            help="Tokens that a view may cost; may be repeated. Default: 16000, or several for a log.",
         ),
     ] = None,
     baselines: Annotated[
@@ -118,10 +125,12 @@ def replay(
     Ctrl-C keeps what is done. --report and --png need the extra: pip install
     'agent-context-compressor[report]'
 
+    A log of requests, which **serve** writes with --observe, is read as sessions are. Where several budgets
+    are tried, the one to take is told, with an interval.
+
     Example: context-compressor replay sessions/ --baseline sliding --report out.html
     """
-    chosen = tuple(dict.fromkeys(budgets or [DEFAULT_BUDGET]))
-    for budget in chosen:
+    for budget in budgets or ():
         make_config(max_total_tokens=budget)  # refuses what cannot work, by the name of the option
     check_baselines(baselines or ())
     systems = tuple(dict.fromkeys([RAW, OURS, *(baselines or ())]))
@@ -137,6 +146,8 @@ def replay(
         )
     if report is not None:
         check_apart(report, inputs.files, "--report")
+    is_log = any(one.session.format is Format.OBSERVED for one in inputs.sessions)
+    chosen = tuple(dict.fromkeys(budgets or (TRIED if is_log else [DEFAULT_BUDGET])))
     tasks = [
         Task(
             one.name,
@@ -168,6 +179,8 @@ def replay(
         except CommandError as error:
             unwritten = error  # what was found is told all the same
     unfit = [one for session in data.sessions for one in find_unfit(session)]
+    if is_log and not budgets:  # nobody asked for these budgets, and the table says what fits
+        unfit = []
     warn("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)])
     warn("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure])
     warn("skipped", grouped(inputs.problems))
@@ -176,10 +189,12 @@ def replay(
         code = NO if data.failed else TROUBLE
         raise CommandError(f"no session could be replayed; {first.name}: {first.why}", code)
     if as_json:
-        write_stdout(json.dumps(data.to_dict(), indent=1) + "\n")
+        advice = advise(data)
+        told = {**data.to_dict(), "advice": None if advice is None else asdict(advice)}
+        write_stdout(json.dumps(told, indent=1) + "\n")
     elif data.sessions and not quiet:
         is_page_shown = report is not None and is_stdout(report)
-        _print_tables(make_console(stderr=is_page_shown), data)
+        _print_tables(make_console(stderr=is_page_shown), data, has_words=not is_log)
     if is_interrupted:
         print(f"interrupted: {len(data.sessions)} of {len(tasks)} sessions are done", file=sys.stderr)
     if unwritten is not None:
@@ -271,10 +286,11 @@ def _write_pictures(folder: Path, data: ReportData, on_session: Callable[[], obj
         raise CommandError(f"--png {folder}: cannot be written: {error.strerror or error}") from None
 
 
+_BESIDE = ("in place", "95 %", "events", "fits")
 _COLUMNS = ("saved", "peak", "fill", "over", "refused", "cost", "as if model", "in place")
 
 
-def _print_tables(console: Console, data: ReportData) -> None:
+def _print_tables(console: Console, data: ReportData, *, has_words: bool) -> None:
     """Print a table for each budget, one of what is told by kind, and what the columns mean."""
     for budget, rows in data.tables():
         count = counted(len(data.sessions), "session")
@@ -296,14 +312,51 @@ def _print_tables(console: Console, data: ReportData) -> None:
         print_table(console, table)
         if data.has_probes:
             _print_told(console, rows)
+    advice = advise(data)
+    if advice is not None:
+        _print_advice(console, advice)
     console.print(
         "peak: tokens of the largest request. fill: the mean of view to budget, from a session's first "
         "notes on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
         "history, prompt cache counted; as if model: had a model been asked apart for all notes; "
         f"in place: had the agent's own model written {data.edit_tokens:,} tokens behind its last request."
     )
-    if not data.has_probes:
+    if not has_words:
+        console.print("What views tell is not known: a log of requests has sizes and no words.")
+    elif not data.has_probes:
         console.print(f"What views tell is not known: no session has probes. {HOW_TO_ASK} makes some.")
+
+
+def _print_advice(console: Console, advice: Advice) -> None:
+    """Print budgets beside each other, and the one to take."""
+    count = counted(advice.sessions, "session")
+    table = make_table(f"Side by side: {count}", "budget", _BESIDE)
+    for one in advice.choices:
+        table.add_row(
+            f"{one.budget:,}",
+            ratio(one.cost),
+            _between(one),
+            f"{one.events:,}",
+            "yes" if one.fits else "no",
+            style="bold" if one.budget == advice.budget else "",
+        )
+    print_table(console, table)
+    chosen = advice.chosen
+    if chosen is None:
+        console.print("At none of these budgets does each turn have a view that fits: try larger ones.")
+        return
+    sure = f"95 %: {_between(chosen)}" if chosen.low is not None else "of one session no interval can be told"
+    console.print(
+        f"Take max_total_tokens={chosen.budget}: in place, {ratio(chosen.cost)} of what the history costs "
+        f"({sure}; {count}). It is the largest budget that these sessions do not show to be dearer than the "
+        "cheapest."
+    )
+    if chosen.high is not None and chosen.high >= 1:
+        console.print("They do not show that it is cheaper than the history, either.")
+
+
+def _between(one: Choice) -> str:
+    return "-" if one.low is None else f"{ratio(one.low)} to {ratio(one.high)}"
 
 
 def _print_told(console: Console, rows: Sequence[tuple[str, Totals]]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations as annotations
 
+from context_compressor.lab.measure.advice import TRIED as TRIED
+from context_compressor.lab.measure.advice import Advice as Advice
+from context_compressor.lab.measure.advice import Choice as Choice
+from context_compressor.lab.measure.advice import advise as advise
 from context_compressor.lab.measure.examination import MOST_CALLS as MOST_CALLS
 from context_compressor.lab.measure.examination import WITH_TOOLS as WITH_TOOLS
 from context_compressor.lab.measure.examination import Estimate as Estimate

@@ -32,21 +32,13 @@ class _Message(NamedTuple):
     row: dict[str, Any]
 
 
-class _Request(NamedTuple):
-    """A request that the log tells of."""
-
-    last: str
-    """The number of its last message."""
-    instructions: int
-
-
 class _Log:
     """The messages and requests of a log, joined to lists."""
 
     def __init__(self) -> None:
         self.messages: dict[str, _Message] = {}
-        self.requests: dict[str, _Request] = {}
-        """By the number of the last message; one that was sent again counts once."""
+        self.requests: dict[str, int] = {}
+        """Tokens of the instructions, by the number of the last message; what is sent again counts once."""
 
     def take(self, line: dict[str, Any]) -> None:
         """Take in a line.
@@ -73,7 +65,7 @@ class _Log:
             raise UnreadableError("holds no message")
         for number, message in taken.items():
             self.messages.setdefault(number, message)
-        self.requests[before] = _Request(before, instructions)
+        self.requests[before] = instructions
 
     def _depth(self, number: str, taken: dict[str, _Message]) -> int:
         found = taken.get(number) or self.messages.get(number)
@@ -82,19 +74,24 @@ class _Log:
     def lists(self) -> Iterator[tuple[list[dict[str, Any]], list[int], int]]:
         """Yield each list that was said, the longest first: its messages, how many stood in each request that
         no list before it had, and the tokens of its instructions.
+
+        A request belongs to a list that goes on without its last message, as well: programs put reminders at
+        the end that the next request does not have.
         """
         left = dict(sorted(self.requests.items(), key=lambda one: -self.messages[one[0]].depth))
+        behind: dict[str, list[str]] = {}
+        for last in left:
+            behind.setdefault(self.messages[last].before, []).append(last)
         while left:
-            last = next(iter(left))
-            rows, turns, instructions = [], [], left[last].instructions
-            number = last
+            number = next(iter(left))
+            rows, turns, instructions = list[dict[str, Any]](), set[int](), left[number]
             while number:
                 message = self.messages[number]
-                if left.pop(number, None) is not None:
-                    turns.append(message.depth)
+                if [one for one in (number, *behind.get(number, ())) if left.pop(one, None) is not None]:
+                    turns.add(message.depth)
                 rows.append(message.row)
                 number = message.before
-            yield rows[::-1], turns[::-1], instructions
+            yield rows[::-1], sorted(turns), instructions
 
 
 class _Filler:
