@@ -46,6 +46,7 @@ from context_compressor.gateway.working_memory import WorkingMemoryApi
 from context_compressor.integrations.asked import Own
 from context_compressor.integrations.clients.talk import Compression, Sender, Talk
 from context_compressor.integrations.clients.wire import Heard
+from context_compressor.integrations.observed import writer
 from context_compressor.integrations.request import Request as Sending
 from context_compressor.memory.leases import EventLease
 from context_compressor.summarizers.openai import OpenAISummarizer
@@ -159,6 +160,8 @@ class Gateway:
                 await self.upstream.aclose()
                 await self.journal.aclose()
                 await self.backend.aclose()
+                if self.settings.options.get("observe"):
+                    await asyncio.wrap_future(writer().submit(int))  # what was seen is written
 
         spans = Middleware(RequestSpans, {api.path: api.provider for api in APIS})
         return Starlette(routes=routes, lifespan=life, middleware=[spans])

@@ -20,7 +20,11 @@ _WORDS = (
     "issue side kind head house service friend power hour game line end member law car city name team"
 )
 _LEAST, _MOST = 6, 24
-"""Words of a line."""
+"""Tokens of a line."""
+_VALUED = 12
+"""A line of more tokens may have values."""
+_VALUE_TOKENS = 4
+"""Of a value: each of its three digits, and the sign before them."""
 
 
 class _Message(NamedTuple):
@@ -107,12 +111,17 @@ class _Filler:
         return [f" {word}" for word in _WORDS.split() if self._counter.count_text(f" {word}") == 1]
 
     def text(self, tokens: int, chance: random.Random) -> str:
+        """Return lines of words, some with a value, as tools print them: notes by rules keep such lines."""
         lines = list[str]()
         while tokens > 0:
             length = min(tokens, chance.randint(_LEAST, _MOST))
             tokens -= length
-            # A line break is a token as well.
-            lines.append("".join(chance.choices(self._words, k=length - (tokens > 0))))
+            length -= tokens > 0  # for the line break
+            values = chance.randint(0, 2) if length > _VALUED else 0
+            words = chance.choices(self._words, k=length - _VALUE_TOKENS * values)
+            for place in chance.sample(range(len(words)), values):
+                words[place] += f"={chance.randint(100, 999)}"
+            lines.append("".join(words))
         return "\n".join(lines)
 
     def message(self, row: dict[str, Any], number: int) -> dict[str, Any]:
