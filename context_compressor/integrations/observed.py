@@ -117,7 +117,10 @@ class Observer:
         self._known.clear()
         if not found.st_size:
             self._append(log, {KEY: VERSION, "salt": secrets.token_hex(16)})
-        self._salt = str(json.loads(os.pread(log, 4_096, 0).partition(b"\n")[0])["salt"])
+        try:
+            self._salt = str(json.loads(os.pread(log, 4_096, 0).partition(b"\n")[0])["salt"])
+        except (ValueError, KeyError, TypeError):
+            raise OSError("it is no log of requests; name a file that is not there yet") from None
         self._file = found.st_dev, found.st_ino
 
     def _write(self, log: int, said: Said, system: str) -> None:
@@ -136,7 +139,7 @@ class Observer:
                 follows = number
                 continue
             numbers.append(number)
-            rows = self._rows(said, at)
+            rows = self._rows(said, at) or [{"role": "user", "tokens": 0}]
             new += [{**row, "id": f"{number}.{n}"} for n, row in enumerate(rows[:-1])]
             new.append({**rows[-1], "id": number})
         if not (new or follows):
@@ -162,18 +165,20 @@ class Observer:
 
     def _row(self, chat: dict[str, Any]) -> dict[str, Any]:
         row = {"role": chat["role"], "tokens": self._counter.count_messages([chat])}
-        calls = [
-            (call["id"], call.get("function") or call.get("custom") or {})
-            for call in chat.get("tool_calls") or ()
-        ]
+        calls: dict[str, int] = {}
+        for call in chat.get("tool_calls") or ():
+            told = call.get("function") or call.get("custom") or {}
+            calls[self._call(call.get("id"))] = sum(
+                self._counter.count_text(str(one)) for one in told.values()
+            )
         if calls:
-            row["calls"] = {
-                _hash(self._salt, id, 8): sum(self._counter.count_text(str(one)) for one in call.values())
-                for id, call in calls
-            }
-        if chat.get("tool_call_id"):
-            row["answers"] = _hash(self._salt, chat["tool_call_id"], 8)
+            row["calls"] = calls
+        if chat["role"] == "tool":
+            row["answers"] = self._call(chat.get("tool_call_id"))
         return row
+
+    def _call(self, id: object) -> str:
+        return _hash(self._salt, str(id), 8)
 
     def _tell(self, error: Exception) -> None:
         if not self._is_told:

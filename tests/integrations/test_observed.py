@@ -116,6 +116,42 @@ def test_what_stands_at_the_end_of_one_request_alone_begins_no_other_list(tmp_pa
     assert len(session.turns or ()) == len(asked)
 
 
+ROW: Dict = {"id": "b", "role": "user", "tokens": 9}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({"observed": 2}, "of version 2"),
+        ({"observed": 1, "follows": "zz", "new": [], "instructions": 0}, "does not have"),
+        ({"observed": 1, "follows": "", "new": [], "instructions": 0}, "holds no message"),
+        ({"observed": 1, "follows": "", "new": {}, "instructions": 0}, "expected follows, new"),
+        *(
+            ({"observed": 1, "follows": "", "new": [ROW, {**ROW, **wrong}], "instructions": 0}, "no message")
+            for wrong in (
+                {},  # an id twice: it would follow itself
+                {"id": "c", "tokens": 10**12},
+                {"id": "c", "tokens": True},
+                {"id": "c", "role": "x"},
+                {"id": "c", "calls": {"x": "y"}},
+            )
+        ),
+        (5, "is no line of a log"),
+        (b'{"observed": 1, "new": [{"', "JSON"),
+    ],
+    ids=str,
+)
+def test_damaged_lines_are_named_and_the_rest_is_read(tmp_path: Path, line: Any, why: str) -> None:
+    path = tmp_path / "log.jsonl"
+    observe(path, *requests_of(conversation(3)))
+    with path.open("ab") as log:
+        log.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
+    problems: list[Any] = []
+    (session,) = read_path(path, problems)
+    assert len(session.turns or ()) == 4
+    assert [(one.line, why in one.why) for one in problems] == [(6, True)]
+
+
 def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
     code = """
 import sys
@@ -134,16 +170,20 @@ def test_what_cannot_be_written_harms_no_request_and_is_told_once(
 ) -> None:
     said = requests_of(conversation(3))
     (tmp_path / "file").touch()
+    (tmp_path / "other.jsonl").write_text("mine\n")
     monkeypatch.setattr(observed, "MAX_BYTES", 10)
     with caplog.at_level(logging.WARNING):
         observe(tmp_path / "file" / "log.jsonl", *said)
         observe(tmp_path / "full.jsonl", *said)
         observe(tmp_path / "unread.jsonl", [{"role": 5}], [{"content": "x"}])
+        observe(tmp_path / "other.jsonl", *said)
     assert [one.message.partition(": ")[0] for one in caplog.records] == [
         str(tmp_path / "file" / "log.jsonl"),
         str(tmp_path / "full.jsonl"),
         str(tmp_path / "unread.jsonl"),
+        str(tmp_path / "other.jsonl"),
     ]
+    assert (tmp_path / "other.jsonl").read_text() == "mine\n"
     assert len((tmp_path / "full.jsonl").read_text().splitlines()) == 1
 
 

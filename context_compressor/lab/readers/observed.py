@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from context_compressor.integrations.observed import KEY, VERSION
 from context_compressor.lab.readers.documents import Document
@@ -19,6 +19,9 @@ _WORDS = (
     "number group problem fact water room mother area money story month right study book job word business "
     "issue side kind head house service friend power hour game line end member law car city name team"
 )
+_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+_MOST_TOKENS = 10_000_000
+"""Of a message: a log that says more is damaged."""
 _LEAST, _MOST = 6, 24
 """Tokens of a line."""
 _VALUED = 12
@@ -51,17 +54,14 @@ class _Log:
             UnreadableError: it is malformed, or goes on from what the log does not have.
         """
         before, new, instructions = line.get("follows"), line.get("new"), line.get("instructions")
-        if not isinstance(before, str) or not isinstance(new, list) or not isinstance(instructions, int):
+        if not isinstance(before, str) or not isinstance(new, list) or not _is_size(instructions):
             raise UnreadableError("is no line of a log: expected follows, new and instructions")
         if before and before not in self.messages:
             raise UnreadableError(f"goes on from a message that the log does not have ({before:.20})")
         taken: dict[str, _Message] = {}
         for row in new:
-            fit = (
-                isinstance(row, dict) and isinstance(row.get("id"), str) and isinstance(row.get("role"), str)
-            )
-            if not fit or not isinstance(row.get("tokens"), int):
-                raise UnreadableError("holds a message without id, role and tokens")
+            if not _is_row(row) or row["id"] in taken:
+                raise UnreadableError("holds what is no message: expected id, role and tokens")
             depth = self._depth(before, taken) + 1
             taken[row["id"]] = _Message(before, depth, row)
             before = row["id"]
@@ -98,6 +98,20 @@ class _Log:
             yield rows[::-1], sorted(turns), instructions
 
 
+def _is_size(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+
+
+def _is_row(row: object) -> bool:
+    if not isinstance(row, dict) or not (isinstance(row.get("id"), str) and row["id"]):
+        return False
+    calls = row.get("calls", {})
+    is_told = (
+        row.get("role") in _ROLES and isinstance(row.get("answers", ""), str) and isinstance(calls, dict)
+    )
+    return is_told and all(map(_is_size, (row.get("tokens"), *calls.values())))
+
+
 class _Filler:
     """Make messages of so many tokens, whose words mean nothing."""
 
@@ -128,17 +142,19 @@ class _Filler:
         """Return the message in a place of a list; the same every time."""
         chance = random.Random(number)
         made: dict[str, Any] = {"role": row["role"], "content": ""}
-        calls = row.get("calls") if isinstance(row.get("calls"), dict) else None
-        if isinstance(row.get("answers"), str):
-            made["tool_call_id"] = row["answers"]
+        calls = row.get("calls") if row["role"] == "assistant" else None
+        if row["role"] == "tool":
+            made["tool_call_id"] = row.get("answers", "")
+        elif row["role"] == "function":
+            made["name"] = "tool"
         if calls:
             made["tool_calls"] = [
                 {"id": id, "type": "function", "function": {"name": "tool", "arguments": "{}"}}
                 for id in calls
             ]
             for call, tokens in zip(made["tool_calls"], calls.values(), strict=True):
-                text = self.text(tokens - 6, chance) if isinstance(tokens, int) else ""
-                call["function"]["arguments"] = json.dumps({"of": text}) if text else "{}"
+                if text := self.text(tokens - 6, chance):
+                    call["function"]["arguments"] = json.dumps({"of": text})
             made["content"] = None
         left = row["tokens"] - self._counter.count_messages([made])
         if left > 0:
