@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents.middleware import (
@@ -14,8 +15,10 @@ from langchain.agents.middleware import (
     ModelResponse,
 )
 from langchain.agents.middleware.types import PrivateStateAttr
+from langchain.tools import ToolRuntime
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
 from langgraph.types import Command
 
@@ -23,15 +26,20 @@ from context_compressor.integrations.asked import Asked, Last, name_of
 from context_compressor.integrations.conversations import Shown
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages
 from context_compressor.integrations.langchain.model import asked_model, own_model
-from context_compressor.integrations.langchain.tools import ReadBack
 from context_compressor.integrations.options import KeptOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
+from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.loops import run_blocking
 from context_compressor.memory.reporting import CompressionStats
+from context_compressor.offload.guide import READ_BACK
+from context_compressor.tools import OffloadTools
 
 logger = logging.getLogger(__name__)
 
 KEY = "context_compression"
 """Where the ledger stands in the graph's state."""
+Reading = Callable[[Any, Mapping[str, Any]], AbstractAsyncContextManager[CompressedMemory]]
+"""Gives the memory behind a graph's state, for a run's config."""
 
 
 class CompressionState(AgentState[Any]):
@@ -188,6 +196,48 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
             key: the thread's id.
         """
         return self._conversations.stats(key)
+
+
+class ReadBack:
+    """Make the read-back tools, which work from the graph's state, in any process and thread.
+
+    What `load_offloaded` shows goes into the state as a message of the user's behind the answer, since few
+    models take images from tools.
+
+    Args:
+        reading: gives a memory.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.tools = [self._tool(one) for one in READ_BACK]
+
+    def _tool(self, function: dict[str, Any]) -> BaseTool:
+        name: str = function["name"]
+
+        def run(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Any:
+            return run_blocking(self._call(name, arguments, runtime))
+
+        async def arun(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Any:
+            return await self._call(name, arguments, runtime)
+
+        return StructuredTool(
+            name=name,
+            description=function["description"],
+            args_schema=function["parameters"],
+            func=run,
+            coroutine=arun,
+        )
+
+    async def _call(self, name: str, arguments: dict[str, Any], runtime: ToolRuntime[Any, Any]) -> Any:
+        async with self._reading(runtime.state, runtime.config) as memory:
+            tools = OffloadTools(memory)
+            answer = await tools.call(name, arguments)
+            shown = await tools.attachment(name, arguments)
+        if shown is None:
+            return answer
+        told = ToolMessage(answer, tool_call_id=runtime.tool_call_id, name=name)
+        return Command(update={"messages": [told, HumanMessage(shown["content"])]})
 
 
 def _configurable() -> Mapping[str, Any]:

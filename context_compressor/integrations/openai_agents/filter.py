@@ -15,8 +15,13 @@ from context_compressor.integrations.asked import Own
 from context_compressor.integrations.conversations import MOST_TOOLS_BESIDE, key_of
 from context_compressor.integrations.openai_agents.model import CompressedModel, asked_model, own_model
 from context_compressor.integrations.openai_agents.session import CompressedSession, whole
-from context_compressor.integrations.openai_agents.tools import others_of, read_back_tools
-from context_compressor.integrations.openai_agents.turns import Turn, current, enter
+from context_compressor.integrations.openai_agents.turns import (
+    Turn,
+    current,
+    enter,
+    others_of,
+    read_back_tools,
+)
 from context_compressor.integrations.options import KeyedOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request
 from context_compressor.memory.reporting import CompressionStats

@@ -17,8 +17,7 @@ from openai.types.responses import ResponseOutputMessage
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Ask, AskedModel, Own, Said, name_of, taken_over
 from context_compressor.integrations.conversations import Conversations
-from context_compressor.integrations.openai_agents.tools import others_of
-from context_compressor.integrations.openai_agents.turns import Turn, current
+from context_compressor.integrations.openai_agents.turns import Turn, current, others_of
 
 Items = list[TResponseInputItem]
 
