@@ -14,13 +14,18 @@ WHAT = --editable ".[$*]"
 export PYTHONDONTWRITEBYTECODE =
 $(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
-.PHONY: help demo docs test ci all lint pyright format bench clients crash durable openapi writers peers dist extras clean
+TESTS = $(BIN)/python -m pytest -n auto --dist worksteal
+# Types are checked while tests run, since that takes one core a minute or more, and are told of at the end.
+TYPES_BESIDE = @told=$$(mktemp); $(BIN)/mypy >"$$told" 2>&1 & types=$$!;
+TYPES_TOLD = status=$$?; wait $$types || status=1; cat "$$told"; rm "$$told"; exit $$status
+
+.PHONY: help demo docs test ci all style lint pyright format bench clients crash durable openapi writers peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
-	@echo "make test    formatting, lint, types; laws, contracts and all that needs no server and no framework"
-	@echo "make ci      the same, over servers, frameworks and in environments of their own: what CI runs"
-	@echo "make all     the same, and every test with all its parameters"
+	@echo "make test    formatting, lint, types; laws, contracts and all that needs no server, framework or lab"
+	@echo "make ci      the same with all of these, and in environments of their own: what CI runs"
+	@echo "make all     the same, and every test with all its parameters, and more examples drawn"
 	@echo "make lint    formatting, lint and types only"
 	@echo "make docs    build the site into build/site; open build/site/index.html"
 	@echo "make pyright check the types of the examples with basedpyright as well"
@@ -39,26 +44,25 @@ help:
 demo: $(VENV)/installed
 	@$(BIN)/context-compressor demo
 
-test: lint
-	$(BIN)/python -m pytest --own -n auto --dist worksteal
+test: style
+	$(TYPES_BESIDE) $(TESTS) --own; $(TYPES_TOLD)
 
-# Without AgentScope 2 its tests are skipped, and say so, save in continuous integration. Environments are made
-# while linter and types are at it.
-ci: $(VENV)/installed-dev
-	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed & \
-	status=0; $(MAKE) --no-print-directory lint || status=$$?; wait; exit $$status
-	$(BIN)/python -m pytest -n auto --dist worksteal
+# Without AgentScope 2 its tests are skipped, and say so, save in continuous integration.
+ci: style
+	$(TYPES_BESIDE) $(MAKE) --no-print-directory $(APART)/agentscope2/installed; $(TESTS); $(TYPES_TOLD)
 
 # Without ReMe, if it cannot be installed, the tests that run it are skipped, and say so.
 all: lint
 	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed $(APART)/runtime/installed
 	@$(BIN)/python benchmarks/peers/make.py reme
-	$(BIN)/python -m pytest --all -n auto --dist worksteal
+	$(TESTS) --all --hypothesis-profile explore
 	$(APART)/runtime/bin/python -m pytest -p no:cacheprovider tests/services/test_services.py
 
-lint: $(VENV)/installed-dev
+style: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+lint: style
 	$(BIN)/mypy
 
 docs: $(VENV)/installed-dev

@@ -45,6 +45,7 @@ MOVED = {
     "integrations.langchain.tools": "integrations.langchain.middleware",
     "integrations.lists": "memory.listing",
     "integrations.openai_agents.tools": "integrations.openai_agents.turns",
+    "integrations.taken": "integrations.asked",
     "measure": "lab.measure",
     "compression.draft": "core.decide",
     "compression.engine": "core.event",

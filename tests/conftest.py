@@ -1,8 +1,10 @@
-"""Hypothesis profiles (`default` explores, `ci` draws the same examples), a plain environment, variants.
+"""A Hypothesis profile, a plain environment, variants.
+
+Every run draws the same examples; `--hypothesis-profile explore` draws others, and more of them.
 
 A test marked `variants(n)` is run with its first n parameters only, unless `--all` is given; with 0, one that
-takes long and says what others say as well, it is not run at all. With `--own` only those tests run that need
-nothing but the library and what is there by default: no server, no framework, no environment of its own.
+takes long and says what others say as well, it is not run at all. With `--own` only those tests run that are
+of the library itself and need nothing but what is there by default: no server, no framework.
 """
 
 import os
@@ -15,14 +17,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # No wall-clock limits anywhere: a busy machine must not fail a test.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
-    "ci", settings.get_profile("default"), max_examples=50, derandomize=True, database=None, print_blob=True
+    "explore", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+settings.register_profile(
+    "same", settings.get_profile("explore"), max_examples=50, derandomize=True, database=None, print_blob=True
+)
+settings.load_profile("same")
 
-_OTHERS = {"apart", "benchmarks", "examples", "gateway", "integrations", "support_tests"}
-"""Folders of tests of what is built beside others."""
+_OTHERS = {
+    "apart", "benchmarks", "examples", "gateway", "integrations", "lab", "support_tests",
+    "test_dist.py", "test_readme.py", "test_site.py",
+}  # fmt: skip
+"""Tests of what is built beside others, with others or on top, and of the pages about it."""
 _THEIRS = re.compile("(?i:.*_proxy)|(OPENAI|DASHSCOPE|TTY)_.*|(NO|FORCE|PY)_COLOR|GITHUB_ACTIONS")
 
 
@@ -37,7 +44,9 @@ def pytest_sessionstart() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run tests with all their parameters")
-    parser.addoption("--own", action="store_true", help="leave out servers, frameworks and other processes")
+    parser.addoption(
+        "--own", action="store_true", help="leave out servers, frameworks, the lab and the pages"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,9 +60,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out further variants, and what needs others."""
+    """Leave out further variants."""
     seen: dict[tuple[str, str], int] = {}
-    left = [item for item in items if needs_others(item)] if config.getoption("--own") else []
+    left = []
     for item in [] if config.getoption("--all") else items:
         mark = item.get_closest_marker("variants")
         if mark is not None:
@@ -67,18 +76,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if id(item) not in gone]
 
 
-def needs_others(item: pytest.Item) -> bool:
-    """Return whether a test needs a server, a framework, or an environment or a process of its own."""
-    if item.path.relative_to(Path(__file__).parent).parts[0] in _OTHERS:
-        return True
-    parameters = getattr(item, "callspec", None)
-    return "server" in getattr(item, "fixturenames", ()) and not (
-        parameters and "sqlite" in parameters.params.values()
-    )
-
-
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Callable[[str], int]]:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str, pytestconfig: pytest.Config
+) -> Iterator[Callable[[str], int]]:
     """Give the port of a server by its kind, started at the first call: one of each for the whole run."""
     from tests.support.servers import running  # which those in an environment apart do not need
 
@@ -88,6 +89,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator
     with ExitStack() as stack:
 
         def port_of(kind: str) -> int:
+            if pytestconfig.getoption("own"):
+                pytest.skip("servers are left out")
             if kind not in ports:
                 ports[kind] = stack.enter_context(running(kind, shared))
             return ports[kind]

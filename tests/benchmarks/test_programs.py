@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES
 from tests.benchmarks.programs import Program, Ran
-from tests.cli.test_examine import Caller
+from tests.lab.commands.test_examine import Caller
 from tests.lab.measure.reports import session
 from tests.support.model_server import ModelServer
 

@@ -1,0 +1,3 @@
+from tests.cli.conftest import cli, recorded
+
+__all__ = ["cli", "recorded"]
