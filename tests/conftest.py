@@ -26,7 +26,7 @@ settings.register_profile(
 settings.load_profile("same")
 
 _OTHERS = {
-    "apart", "benchmarks", "examples", "gateway", "integrations", "lab", "support_tests",
+    "apart", "benchmarks", "examples", "gateway", "integrations", "lab", "services", "support_tests",
     "test_dist.py", "test_readme.py", "test_site.py",
 }  # fmt: skip
 """Tests of what is built beside others, with others or on top, and of the pages about it."""
