@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     from context_compressor.offload.directory import collect_garbage
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
-    from context_compressor.services.base import MemoryService
+    from context_compressor.services.base import InMemoryMemoryService, MemoryService
     from context_compressor.services.handover import HandOver
-    from context_compressor.services.in_memory import InMemoryMemoryService
     from context_compressor.services.redis import RedisMemoryService
     from context_compressor.services.sqlalchemy import SQLAlchemyMemoryService
     from context_compressor.summarizers.chain import ExtractiveSummarizer, FallbackSummarizer
@@ -169,7 +168,7 @@ _MODULES = {
     "HandOver": "services.handover",
     "History": "memory.history",
     "InMemoryMemory": "memory.in_memory",
-    "InMemoryMemoryService": "services.in_memory",
+    "InMemoryMemoryService": "services.base",
     "InMemoryOffloadStore": "offload.store",
     "InvalidArgumentError": "errors",
     "InvalidMessageError": "errors",

@@ -75,6 +75,7 @@ MOVED = {
     "offload.retention": "offload.directory",
     "offload.tenant": "offload.directory",
     "readers": "lab.readers",
+    "services.in_memory": "services.base",
     "services.finding": "services.indexes",
     "summarizers.attempts": "summarizers.bill",
     "summarizers.checking": "summarizers.check",

@@ -8,12 +8,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
-from context_compressor.backends.admin.opening import is_database, open_memory, open_states, open_store
+from context_compressor.backends.admin.opening import (
+    REDIS_SCHEMES,
+    is_database,
+    open_memory,
+    open_states,
+    open_store,
+    scheme_of,
+    with_driver,
+)
+from context_compressor.errors import naming_extras
 from context_compressor.memory.leases import EventLease, Leases, Waits
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
-from context_compressor.services.base import MemoryService
-from context_compressor.services.in_memory import InMemoryMemoryService
-from context_compressor.services.opening import open_service
+from context_compressor.services.base import InMemoryMemoryService, MemoryService
 
 _USER = "context_compressor gateway"
 """Whose the gateway's own session and namespace are."""
@@ -134,3 +141,24 @@ class Backend:
                 closed = close()
                 if closed is not None:
                     await closed
+
+
+@naming_extras()
+def open_service(url: str, *, key_prefix: str = "") -> MemoryService:
+    """Return the service of sessions behind a URL, which stay until they are deleted.
+
+    Args:
+        url: as `open_sessions` takes it.
+        key_prefix: what all keys of Redis begin with.
+
+    Raises:
+        InvalidArgumentError: it is no such URL.
+        ImportError: a package is missing; the text names the extra.
+    """
+    if scheme_of(url) in REDIS_SCHEMES:
+        from context_compressor.services.redis import RedisMemoryService
+
+        return RedisMemoryService(url, ttl_seconds=None, key_prefix=key_prefix)
+    from context_compressor.services.sqlalchemy import SQLAlchemyMemoryService
+
+    return SQLAlchemyMemoryService(with_driver(url))
