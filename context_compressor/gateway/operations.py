@@ -41,7 +41,7 @@ class Operation:
         method: of HTTP.
         path: with parameters as Starlette has them.
         says: one line on what it does.
-        serve: answers it; None: another route does.
+        serve: answers it.
         query: of its query; None: it takes none.
         body: of its body, JSON: a model, or words on it; None: it takes none.
         answers: by status, of what kind each is: a model, or a media type.
@@ -51,7 +51,7 @@ class Operation:
     method: str
     path: str
     says: str
-    serve: Handler | None = None
+    serve: Handler
     query: type[BaseModel] | None = None
     body: type[BaseModel] | str | None = None
     answers: Mapping[int, type[BaseModel] | str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Operation:
 
 def routes_of(operations: Iterable[Operation]) -> list[Route]:
     """Return the routes of operations, in their order."""
-    return [Route(one.path, one.serve, methods=[one.method]) for one in operations if one.serve is not None]
+    return [Route(one.path, one.serve, methods=[one.method]) for one in operations]
 
 
 def document(operations: Iterable[Operation]) -> Dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -35,6 +35,8 @@ _KEY = "working_memory"
 """Under which a message's metadata has what its client said of it beside the content."""
 _CONTEXT = "## A summary of the conversation so far:\n"
 """How agent-memory-server begins what a client gave as the context."""
+_MakeChange = Callable[[Sequence[Entry]], Awaitable[tuple[list[Change], "Record | None"]]]
+"""Returns what is to be written, given what is there, and the record where it is another one."""
 _WIDEST = 1_000_000_000
 """Tokens of a window in which no event is due."""
 
@@ -239,7 +241,7 @@ class Sessions:
         """
         own = before_segment(record.context or "")
 
-        async def change(entries: Sequence[Entry]) -> tuple[list[Change], Record]:
+        async def change(entries: Sequence[Entry]) -> tuple[list[Change], Record | None]:
             covered: Collection[str] = ()
             if own is not None:
                 covered = await self._covered(name)
@@ -313,7 +315,7 @@ class Sessions:
     async def _write(
         self,
         name: Name,
-        change: Callable[[Sequence[Entry]], Any],
+        change: _MakeChange,
         is_current: Callable[[str | None], bool],
     ) -> Record:
         """Write until nobody else wrote meanwhile; those of this process wait for each other."""
@@ -323,7 +325,7 @@ class Sessions:
     async def _written_at_once(
         self,
         name: Name,
-        change: Callable[[Sequence[Entry]], Any],
+        change: _MakeChange,
         is_current: Callable[[str | None], bool],
     ) -> Record:
         history = await self._history(name)

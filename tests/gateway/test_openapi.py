@@ -20,7 +20,7 @@ from context_compressor.gateway.apis import APIS
 from tests.gateway.served import serving
 from tests.support.model_server import ModelServer
 
-EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "3"))
 """Requests for each operation; `make openapi` sends a thousand."""
 WELL = ["not_a_server_error"]
 AS_SAID = [*WELL, "status_code_conformance", "content_type_conformance", "response_schema_conformance"]

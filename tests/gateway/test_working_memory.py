@@ -277,36 +277,38 @@ EMPTY = {"messages": [{"role": "user", "content": " "}]}
 NARROW = {"query": "q", "session": {"session_id": "s", "context_window_max": "1"}}
 
 
-@pytest.mark.parametrize(
-    ("asked", "body", "kind", "status", "told"),
-    [
-        ("PUT working-memory/s", HI, "text/plain", 415, JSON),
-        ("PUT working-memory/s", "{", JSON, 422, "no JSON"),
-        ("PUT working-memory/s", "[" * 100_000, JSON, 422, "no JSON"),
-        ("PUT working-memory/s", " " * 2_000_000, JSON, 413, "1,000,000"),
-        ("PUT working-memory/s", '{"data": {"a": NaN}}', JSON, 422, "NaN"),
-        ("PUT working-memory/s", EMPTY, JSON, 422, "cannot be empty"),
-        ("PUT working-memory/s", {"memories": [{"text": "no id"}]}, JSON, 422, "memories.0.id"),
-        ("PUT working-memory/s?model_name=gpt-99", HI, JSON, 422, "context_window_max"),
-        ("POST memory/prompt", {"query": "q"}, JSON, 400, "session or long_term_search"),
-        ("POST memory/prompt", NARROW, JSON, 422, "the query takes"),
-        ("GET memory/texts/0123456789abcdef?session_id=s", "", JSON, 404, "ctx://"),
-        ("POST working-memory/s", HI, JSON, 405, "openapi.json"),
-        ("DELETE memory/texts/0123456789abcdef", "", JSON, 405, "openapi.json"),
-        ("GET long-term-memory/1", "", JSON, 400, "disabled"),
-    ],
-)
-async def test_what_cannot_be_is_refused(
-    asked: str, body: dict[str, Any] | str, kind: str, status: int, told: str
-) -> None:
+REFUSED: list[tuple[str, dict[str, Any] | str, str, int, str]] = [
+    ("PUT working-memory/s", HI, "text/plain", 415, JSON),
+    ("PUT working-memory/s", "{", JSON, 422, "no JSON"),
+    ("PUT working-memory/s", "[" * 100_000, JSON, 422, "no JSON"),
+    ("PUT working-memory/s", " " * 2_000_000, JSON, 413, "1,000,000"),
+    ("PUT working-memory/s", '{"data": {"a": NaN}}', JSON, 422, "NaN"),
+    ("PUT working-memory/s", EMPTY, JSON, 422, "cannot be empty"),
+    ("PUT working-memory/s", {"memories": [{"text": "no id"}]}, JSON, 422, "memories.0.id"),
+    ("PUT working-memory/s?model_name=gpt-99", HI, JSON, 422, "context_window_max"),
+    ("POST memory/prompt", {"query": "q"}, JSON, 400, "session or long_term_search"),
+    ("POST memory/prompt", NARROW, JSON, 422, "the query takes"),
+    ("GET memory/texts/0123456789abcdef?session_id=s", "", JSON, 404, "ctx://"),
+    ("POST working-memory/s", HI, JSON, 405, "openapi.json"),
+    ("DELETE memory/texts/0123456789abcdef", "", JSON, 405, "openapi.json"),
+    ("GET long-term-memory/1", "", JSON, 400, "disabled"),
+]
+
+
+async def test_what_cannot_be_is_refused() -> None:
+    """With the reason, in the shape that the client reads."""
+    answers = []
     async with serving(NOWHERE, max_body_bytes=1_000_000) as served, served.http() as http:
         await http.put("/v1/working-memory/s", json=HI)
-        method, path = asked.split()
-        content = body if isinstance(body, str) else json.dumps(body)
-        answer = await http.request(method, f"/v1/{path}", content=content, headers={"content-type": kind})
+        for asked, body, kind, _, _ in REFUSED:
+            method, path = asked.split()
+            content = body if isinstance(body, str) else json.dumps(body)
+            headers = {"content-type": kind}
+            answers.append(await http.request(method, f"/v1/{path}", content=content, headers=headers))
 
-    assert answer.status_code == status
-    assert told in answer.json()["detail"]
+    for (asked, _, _, status, told), answer in zip(REFUSED, answers, strict=True):
+        assert answer.status_code == status, asked
+        assert told in answer.json()["detail"]
 
 
 async def test_calls_of_tools_are_kept_where_a_client_has_them() -> None:
