@@ -10,8 +10,9 @@ import pytest
 from context_compressor import TiktokenCounter
 from context_compressor.errors import ContextOverflowError
 from context_compressor.laws import anthropic_rules, chat_rules, responses_rules
+from context_compressor.laws.random_anthropic import random_anthropic
 from context_compressor.laws.random_chat import random_chat
-from tests.support.form_strategies import random_anthropic, random_responses
+from context_compressor.laws.random_responses import random_responses
 from tests.support.provider_tokens import count_blocks
 from tests.support.ways import WAYS
 

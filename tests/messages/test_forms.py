@@ -30,15 +30,12 @@ from context_compressor import (
 )
 from context_compressor.laws import anthropic_rules, chat_rules, responses_rules
 from context_compressor.laws.random_anthropic import FOUND as SONAR
+from context_compressor.laws.random_anthropic import random_anthropic
 from context_compressor.laws.random_responses import FOUND as RADAR
+from context_compressor.laws.random_responses import random_responses
+from context_compressor.laws.strategies import histories
 from context_compressor.messages.parts import other_parts
 from context_compressor.messages.repair import MISSING_RESULT
-from tests.support.form_strategies import (
-    anthropic_histories,
-    random_anthropic,
-    random_responses,
-    responses_histories,
-)
 
 Dict = dict[str, Any]
 COUNTER = TiktokenCounter()
@@ -844,8 +841,8 @@ async def test_tools_speak_the_form(form: Any, kinds: list[str]) -> None:
 # Laws
 
 CASES = [
-    pytest.param("responses", responses_histories(), from_responses, to_responses, id="responses"),
-    pytest.param("anthropic", anthropic_histories(), from_anthropic, to_anthropic, id="anthropic"),
+    pytest.param("responses", histories("responses"), from_responses, to_responses, id="responses"),
+    pytest.param("anthropic", histories("anthropic"), from_anthropic, to_anthropic, id="anthropic"),
 ]
 
 

@@ -7,10 +7,8 @@ from random import Random
 from typing import Any
 
 from context_compressor.laws import anthropic_rules, responses_rules
-from tests.support.form_strategies import (
-    random_anthropic,
-    random_responses,
-)
+from context_compressor.laws.random_anthropic import random_anthropic
+from context_compressor.laws.random_responses import random_responses
 
 HISTORIES = 500
 
