@@ -31,6 +31,8 @@ from context_compressor.lab.commands.compress import compress
 from context_compressor.lab.commands.demo import demo
 from context_compressor.lab.commands.examine import examine
 from context_compressor.lab.commands.replay import replay
+from context_compressor.lab.commands.views import COMMANDS as VIEW_COMMANDS
+from context_compressor.lab.commands.views import diff
 
 PROGRAM = "context-compressor"
 _DISTRIBUTION = "agent-context-compressor"
@@ -75,7 +77,7 @@ def _later(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
     return ready
 
 
-for _command in (compress, read, grep, gc, replay, examine, demo, laws, serve, mcp):
+for _command in (compress, read, grep, gc, replay, examine, diff, demo, laws, serve, mcp):
     app.command()(_later(_command))
 
 _sessions = typer.Typer()
@@ -90,7 +92,7 @@ def _start_sessions(context: typer.Context) -> None:
         raise typer.Exit
 
 
-for _name, _command in SESSION_COMMANDS.items():
+for _name, _command in (SESSION_COMMANDS | VIEW_COMMANDS).items():
     _sessions.command(_name)(_later(_command))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -36,6 +36,7 @@ from context_compressor.offload.store import OffloadStore
 
 if TYPE_CHECKING:  # their packages are extras
     from context_compressor.backends.admin.archive import Archived
+    from context_compressor.backends.admin.deletion import Deletion
     from context_compressor.backends.admin.sessions import SessionDirectory, SessionInfo
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.packed import PackedOffloadStore
@@ -59,6 +60,13 @@ StoreOptions = Annotated[
 KeyPrefix = Annotated[str, typer.Option(metavar="TEXT", help="What all keys of Redis begin with.")]
 Grace = Annotated[
     str, typer.Option(metavar="AGE", help="Texts younger than that may belong to an event under way.")
+]
+Certificate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="List here every object that was removed or rewritten; SQLite's files are rewritten for it.",
+    ),
 ]
 File = Annotated[
     str,
@@ -206,7 +214,7 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
         raise
 
 
-def _on_target(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
+def on_target(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
     """Return a command whose options are those of a `Target`, which the function gets first, and its own."""
     shared, (_, *own) = signature(Target).parameters, signature(work).parameters.values()
     hints = get_type_hints(Target, include_extras=True) | get_type_hints(work, include_extras=True)
@@ -261,7 +269,7 @@ async def _list(target: Target, as_json: bool) -> int:
         return DONE
 
 
-@_on_target
+@on_target
 async def show_session(target: Target, as_json: Json = False) -> int:
     """Show one session: messages, ledger, summary, the size of its view, and its texts. Nothing is changed.
 
@@ -276,7 +284,7 @@ async def show_session(target: Target, as_json: Json = False) -> int:
             view = await memory.get_memory()
             stats = memory.stats()
         held = None if texts is None else set(await texts.refs())
-    roles = Counter(_role_of(entry.msg) for entry in snapshot.entries if entry.msg is not None)
+    roles = Counter(role_of(entry.msg) for entry in snapshot.entries if entry.msg is not None)
     marks = Counter(mark for entry in snapshot.entries for mark in entry.marks)
     told: dict[str, Any] = {
         "user_id": one.user_id,
@@ -289,6 +297,7 @@ async def show_session(target: Target, as_json: Json = False) -> int:
         "view_messages": len(view),
         "view_tokens": stats.view_tokens,
         "edits": len(snapshot.edits),
+        "events": {number: made.reason for number, made in snapshot.ledger().events().items()},
         "noted": stats.noted,
         "stubs": stats.offloaded,
         "texts": len(snapshot.refs),
@@ -303,7 +312,7 @@ async def show_session(target: Target, as_json: Json = False) -> int:
     return DONE
 
 
-def _role_of(msg: Msg) -> str:
+def role_of(msg: Msg) -> str:
     """Return the role of a message; results of calls, which are stored as system messages, are of a tool."""
     is_result = msg.role != "assistant" and 0 < len(tool_results(msg)) == len(msg.content)
     return "tool" if is_result else msg.role
@@ -324,6 +333,7 @@ def _print_session(told: dict[str, Any]) -> None:
         "view": f"{counted(told['view_messages'], 'message')}, {told['view_tokens']:,} tokens",
         "ledger": f"{counted(told['edits'], 'edit')}: notes of {counted(told['noted'], 'message')}, "
         f"{counted(told['stubs'], 'stub')}",
+        "events": each_event(told["events"]),
         "texts": f"{told['texts']:,}{stored}; pending {told['texts_pending']:,}",
         "summary": one_line(told["summary"])[:500] or "none",
     }
@@ -331,7 +341,12 @@ def _print_session(told: dict[str, Any]) -> None:
         say(console, f"{name:<10}{text}")
 
 
-@_on_target
+def each_event(events: Mapping[int, str]) -> str:
+    """Return events with their reasons, as a line."""
+    return ", ".join(f"{number} ({reason})" for number, reason in events.items()) or "none"
+
+
+@on_target
 async def export_session(target: Target, file: File) -> int:
     """Write one session with its ledger and texts into a file, from which `import` makes it anywhere.
 
@@ -352,7 +367,7 @@ async def export_session(target: Target, file: File) -> int:
     return DONE
 
 
-@_on_target
+@on_target
 async def import_session(
     target: Target,
     file: File,
@@ -374,11 +389,11 @@ async def import_session(
             done = await archive.import_session(
                 file, sessions, texts, user_id=user, session_id=session, max_bytes=most
             )
-    say(make_console(stderr=True), f"{_called(*_named(done, user, session))}: {_summed(done)}")
+    say(make_console(stderr=True), f"{called(*_named(done, user, session))}: {_summed(done)}")
     return DONE
 
 
-@_on_target
+@on_target
 async def delete_session(
     target: Target,
     message: Annotated[
@@ -387,13 +402,7 @@ async def delete_session(
             metavar="ID", help="Delete this message only, and what stood in for it; may be repeated."
         ),
     ] = None,
-    certificate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="List here every object that was removed or rewritten; SQLite's files are rewritten for it.",
-        ),
-    ] = None,
+    certificate: Certificate = None,
     own_namespace: Annotated[
         bool, typer.Option("--own-namespace", help="Nothing else uses the namespace: remove all of it.")
     ] = False,
@@ -411,7 +420,7 @@ async def delete_session(
     }
     from context_compressor.backends.admin import deletion
 
-    async with target.found() as (one, history, texts):
+    async with target.found() as (_, history, texts):
         if not message:
             done = await deletion.delete_session(history, texts, own_namespace=own_namespace, **named)
         else:
@@ -419,11 +428,16 @@ async def delete_session(
                 done = await deletion.delete_messages(history, texts, message, **named)
             except InvalidArgumentError as error:
                 raise CommandError(str(error), NO) from None
+    return tell_deletion(done, certificate)
+
+
+def tell_deletion(done: Deletion, certificate: str | None) -> int:
+    """Write the certificate of a deletion, and say what was done."""
     if certificate is not None:
         write_output(certificate, done.certificate(), "--certificate")
-    what = _called(one.user_id, one.session_id)
-    if message:
-        what = f"{counted(len(message), 'message')} of {what}"
+    what = called(done.user_id, done.session_id)
+    if done.messages is not None:
+        what = f"{counted(len(done.messages), 'message')} of {what}"
     removed = [each for each in done.objects if each.action == "removed"]
     size = counted(sum(each.bytes for each in removed), "byte")
     told = f"{what}: removed {counted(len(removed), 'object')}, {size}; kept texts {len(done.kept):,}"
@@ -519,7 +533,7 @@ def _shown(name: str) -> str:
     return one_line(name) if name else '""'
 
 
-def _called(user_id: str, session_id: str) -> str:
+def called(user_id: str, session_id: str) -> str:
     return f"session {_shown(session_id)} of user {_shown(user_id)}"
 
 

@@ -149,7 +149,7 @@ async def test_nothing_is_left_of_a_message(
     assert await view(directory, user, "chat", store)
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 async def test_a_text_that_is_forgotten_stands_nowhere(
     kind: str, url: str, directory: SessionDirectory, tmp_path: Path, own: Any
 ) -> None:

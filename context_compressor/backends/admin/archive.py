@@ -116,6 +116,10 @@ class Snapshot:
         """The refs that its ledger names, words of merged segments included."""
         return list(dict.fromkeys(ref for edit in self.edits for ref in kept_refs_of(edit)))
 
+    def ledger(self) -> Ledger:
+        """Return its ledger."""
+        return Ledger().followed_by(self.edits, self.learnt or {})
+
     @property
     def pending(self) -> set[str]:
         """The refs whose texts no store took yet: they are made from the history."""

@@ -207,7 +207,7 @@ async def _delete(
     """Delete the messages that are to go, or the whole session, and then the texts nobody names."""
     history = directory.history(done.user_id, done.session_id)
     named = await named_by(history)
-    done.not_reached = [*directory.reminders, *await _check_store(store, named)]
+    done.not_reached = [*directory.reminders, *await check_store(store, named)]
     space = None if store is None else namespace_of(store)
     others: list[set[str]] = []
     if space is not None and not (own_namespace or space.is_of(done.user_id, done.session_id)):
@@ -265,7 +265,7 @@ async def _delete_messages(
         done.objects += [RemovedObject("text", space.where(one.ref), one.bytes) for one in removed]
 
 
-async def _check_store(store: OffloadStore | None, named: Collection[str]) -> list[str]:
+async def check_store(store: OffloadStore | None, named: Collection[str]) -> list[str]:
     """Return what is to be said of texts that are not reached, where no store is given.
 
     Raises:

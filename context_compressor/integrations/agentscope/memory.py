@@ -341,6 +341,12 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
 
     stats = _of_compressed(CompressedMemory.stats)
     compress_now = _of_compressed(CompressedMemory.compress_now)
+    undo = _of_compressed(CompressedMemory.undo)
+    forget = _of_compressed(CompressedMemory.forget)
+
+    async def view_at(self, n: int) -> list[AgentScopeMsg]:
+        """Return the view as it stood after an event, as `CompressedMemory.view_at`."""
+        return [to_agentscope(msg, AgentScopeMsg) for msg in await self.compressed.view_at(n)]
 
     async def get_history(self) -> list[AgentScopeMsg]:
         """Return every message, as added."""

@@ -42,6 +42,7 @@ from context_compressor.lab.commands.options import (
     read_unpacked,
 )
 from context_compressor.lab.commands.replay_parallel import Replays, Task, default_jobs, find_unfit
+from context_compressor.lab.commands.watch import watch_file
 from context_compressor.lab.measure import (
     EDIT_TOKENS,
     HOW_TO_ASK,
@@ -116,6 +117,12 @@ def replay(
     quiet: Quiet = False,
     format: InFormat = None,
     max_unpacked: MaxUnpacked = None,
+    watched: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Show fill and events live while a client writes the file, until Ctrl-C."
+        ),
+    ] = False,
 ) -> int:
     """Tell what compressing would have saved, cost and lost in recorded sessions.
 
@@ -132,6 +139,12 @@ def replay(
     """
     for budget in budgets or ():
         make_config(max_total_tokens=budget)  # refuses what cannot work, by the name of the option
+    if watched:
+        [budget, *more] = budgets or [DEFAULT_BUDGET]
+        if len(paths) > 1 or more or baselines or probes or report or png or as_json:
+            raise CommandError("--watch shows one file within one budget; leave out what is more")
+        check_stdout()
+        watch_file(paths[0], make_config(max_total_tokens=budget), format, read_unpacked(max_unpacked))
     check_baselines(baselines or ())
     systems = tuple(dict.fromkeys([RAW, OURS, *(baselines or ())]))
     _check_outputs(report, png, as_json=as_json, quiet=quiet)
