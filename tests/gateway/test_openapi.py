@@ -21,7 +21,7 @@ from tests.gateway.served import serving
 from tests.support.model_server import ModelServer
 
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "3"))
-"""Requests for each operation; `make openapi` sends a thousand."""
+"""Requests for each operation; `make openapi` sends two hundred."""
 WELL = ["not_a_server_error"]
 AS_SAID = [*WELL, "status_code_conformance", "content_type_conformance", "response_schema_conformance"]
 
