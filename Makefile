@@ -31,7 +31,7 @@ help:
 	@echo "make pyright check the types of the examples with basedpyright as well"
 	@echo "make format  mend what formatter and linter can mend"
 	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
-	@echo "make clients run Codex, opencode, SDKs and frameworks through the gateway; installs them; writes $(RESULTS)"
+	@echo "make clients run Codex, Claude Code, opencode, SDKs and frameworks through the gateway; installs them; writes $(RESULTS)"
 	@echo "make crash   kill processes and servers, at most 30 minutes for each backend; goes on where it stopped"
 	@echo "make durable measure durable memories beside AgentScope's; writes $(RESULTS)"
 	@echo "make writers many processes write into one session, in every database, with kills and pauses; takes hours"
@@ -91,10 +91,10 @@ bench: $(VENV)/installed-report
 	$(BIN)/python benchmarks/retention.py --sessions 1000
 	-$(BIN)/python benchmarks/background.py --data "$(DATA)" --results $(RESULTS)
 
-# With names, some of them: make clients CLIENTS="codex opencode-chat"
+# With names, some of them, and nothing is written: make clients CLIENTS="codex opencode-chat"
 CLIENTS =
 clients: $(VENV)/installed-dev
-	$(BIN)/python -m benchmarks.clients $(CLIENTS) --results $(RESULTS)
+	$(BIN)/python -m benchmarks.clients $(if $(CLIENTS),$(CLIENTS),--results $(RESULTS))
 
 crash: $(VENV)/installed-dev
 	PYTHONPATH=. $(BIN)/python benchmarks/crash.py --results $(RESULTS)

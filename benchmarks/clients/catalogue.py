@@ -13,6 +13,7 @@ FOLDER = Path(__file__).resolve().parent
 INSTALLED = FOLDER.parents[1] / "build" / "clients"
 NPM = INSTALLED / "npm"
 AGENTS = FOLDER / "agents"
+WINDOW = 32_000
 THEIR_LIMIT = 64_000
 """Tokens from which clients would compress by themselves: by the usage that they are told, they never do."""
 KEY = "sk-of-the-caller"
@@ -30,7 +31,7 @@ class Client:
         path: what its base URL has behind the host.
         settings: files of its home, given its base URL.
         upstream: what the provider's base URL has behind the host.
-        variables: of its environment.
+        window: tokens that its model takes.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Client:
     settings: Callable[[str], Mapping[str, str]] = field(default=lambda _: {})
     going_on: Sequence[str] = ()
     upstream: str = "/v1"
-    variables: Mapping[str, str] = field(default_factory=dict)
+    window: int = WINDOW
 
 
 def _python(name: str, script: str, api: str, environment: str = "python", **others: str) -> Client:
@@ -98,12 +99,32 @@ def _bin(name: str) -> str:
     return str(NPM / "node_modules" / ".bin" / name)
 
 
+def _claude_code(name: str) -> Client:
+    def settings(url: str) -> dict[str, str]:
+        variables = {"ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+        return {".claude/settings.json": json.dumps({"env": variables}, indent=2)}
+
+    options = ["--model", "claude-sonnet-4-5", "--allowedTools", "Read,Bash"]
+    run = [_bin("claude"), "-p"]
+    going_on = [*run, "--continue", GO_ON, *options]
+    return Client(
+        name,
+        lambda _: [*run, REQUEST, *options],
+        path="",
+        upstream="",
+        settings=settings,
+        going_on=going_on,
+        window=2 * WINDOW,  # its instructions and tools alone take 26,000
+    )
+
+
 CLIENTS = {
     client.name: client
     for client in (
         _codex("codex"),
         _opencode("opencode-chat", "@ai-sdk/openai-compatible"),
         _opencode("opencode-messages", "@ai-sdk/anthropic"),
+        _claude_code("claude-code"),
         _python("openai-python-chat", "openai_sdk", "chat"),
         _python("openai-python-chat-streamed", "openai_sdk", "chat-streamed"),
         _python("openai-python-responses", "openai_sdk", "responses"),
