@@ -10,7 +10,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 _OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:examples|tests|benchmarks)/[^)#\s]*)\)")
-_LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json"}
+_LANGUAGES = {".py": "python", ".mjs": "javascript", ".yaml": "yaml", ".json": "json"}
 _PICTURES = {".png", ".svg"}
 
 

@@ -93,7 +93,6 @@ class Model:
     def __init__(self, folder: Path, *, pauses: bool = False) -> None:
         self._folder = folder
         self._pauses, self._was_told = pauses, True
-        self._number = -1
         self._next = "logs/0.log"
         self._back = ""
         self._is_patched = False
@@ -144,27 +143,29 @@ class Model:
     def _looks(self, new: list[Dict], back: str) -> bool:
         """Look at what came since the last reply; tell whether it holds what was called for."""
         text = "\n".join(_texts(new))
+        due = int("".join(filter(str.isdigit, self._next)))
         if back == "patch":
-            return (self._folder / _PATCHED).exists()
+            return self._sees((self._folder / _PATCHED).exists(), f"{_PATCH_TOOL} wrote nothing", text)
         if back:
-            if any(int(number) != self._number for number in _CODE.findall(text)):
-                self.read_back.append(back)
-            else:
-                self.faults.append(f"turn {self.turns}: {READ_TOOL} brought {text[:300]!r}")
+            if not self._sees(any(int(one) != due for one in _CODE.findall(text)), READ_TOOL, text):
                 return False
+            self.read_back.append(back)
         if back == "alone":
             return True
         self.raw_tokens += sum(map(count_message, new))
         if not self._was_told:
             self._was_told = GO_ON in text
         elif self.turns:
-            number = int("".join(filter(str.isdigit, self._next)))
-            found = re.search(rf"log of host-{number}; read next: (logs/\d+\.log)", text)
-            if found is None:
-                self.faults.append(f"turn {self.turns}: {self._next} is not in {text[:300]!r}")
+            found = re.search(rf"log of host-{due}; read next: (logs/\d+\.log)", text)
+            if not self._sees(found is not None, self._next, text):
                 return False
-            self._number, self._next = number, found[1]
+            self._next = found[1] if found else ""
         return True
+
+    def _sees(self, is_there: bool, what: str, text: str) -> bool:
+        if not is_there:
+            self.faults.append(f"turn {self.turns}: {what}: it saw {text[:300]!r}")
+        return is_there
 
     def _arguments(self, schema: Dict) -> Dict:
         """Return what a tool is to be called with, by its schema, to read the next log."""
