@@ -825,7 +825,8 @@ class Tracker:
             summary = state.shown.summary if text in state.shown.summary else ""
         left = [entry for entry in entries if entry.key not in set(keys)]
         before, rebuilt = ledger.edits(), await self._rebuild(left, keys, without=quoting)
-        withdrawn = [before[name] for name in before if name in rebuilt.changes(before)[0]]
+        gone, _ = rebuilt.changes(before)
+        withdrawn = [edit for name, edit in before.items() if name in gone]
         parts = [edit.ref for edit in withdrawn if isinstance(edit, SegmentEdit)]
         told = Forgotten(
             message_ids=tuple(dict.fromkeys(map(message_id, keys))),
