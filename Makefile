@@ -19,7 +19,7 @@ TESTS = $(BIN)/python -m pytest -n auto --dist worksteal
 TYPES_BESIDE = @told=$$(mktemp); $(BIN)/mypy >"$$told" 2>&1 & types=$$!;
 TYPES_TOLD = status=$$?; wait $$types || status=1; cat "$$told"; rm "$$told"; exit $$status
 
-.PHONY: help demo docs test ci all style lint pyright format bench clients crash durable openapi writers peers dist extras clean
+.PHONY: help demo docs test ci all style lint pyright format bench clients crash durable openapi writers load peers dist extras clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
@@ -36,6 +36,7 @@ help:
 	@echo "make durable measure durable memories beside AgentScope's; writes $(RESULTS)"
 	@echo "make writers many processes write into one session, in every database, with kills and pauses; takes hours"
 	@echo "make openapi ask the gateway what its OpenAPI document says, two hundred times"
+	@echo "make load    put a gateway under load for five minutes, and kill its workers in events"
 	@echo "make peers   install the libraries to measure beside this one, each on its own"
 	@echo "make dist    build the wheel and the source distribution into dist"
 	@echo "make extras  install the wheel with each extra alone, and try what it is for; takes long"
@@ -104,6 +105,10 @@ durable: $(VENV)/installed-dev
 
 openapi: $(VENV)/installed-dev
 	OPENAPI_EXAMPLES=200 $(BIN)/python -m pytest -n 0 --timeout 3600 tests/gateway/test_openapi.py
+
+load: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/gateway.py --results $(RESULTS)
+	$(BIN)/python benchmarks/gateway.py --faults
 
 # Redis and SQLite first: they have the most runs.
 writers: $(VENV)/installed-dev

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -12,7 +13,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import CompressionStats
@@ -91,8 +92,22 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all of it."""
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            _let_go_of_the_dead(folder)
             joined = CollectorRegistry()
             MultiProcessCollector(joined)  # type: ignore[no-untyped-call]
             return generate_latest(joined)
         return generate_latest(self._registry)
+
+
+def _let_go_of_the_dead(folder: str) -> None:
+    """Leave out the requests that workers had open which were killed."""
+    for file in Path(folder).glob("gauge_live*_*.db"):
+        process = file.stem.rpartition("_")[2]
+        if process.isdecimal():
+            try:
+                os.kill(int(process), 0)
+            except ProcessLookupError:
+                mark_process_dead(int(process), folder)  # type: ignore[no-untyped-call]
+            except PermissionError:  # it lives, and is another user's
+                pass
