@@ -234,7 +234,7 @@ async def test_a_framework_may_keep_the_state_and_go_back_with_it() -> None:
         shown = await conversations.view(conversation("a", number + 1), state=states[number - 1])
         assert json.dumps(shown.messages) == views[number]
     assert "texts" not in states[-1]
-    assert len(json.dumps(states[-1])) < 2 * len(json.dumps(conversation("a", 30))) / 3
+    assert len(json.dumps(states[-1])) < 3 * len(json.dumps(conversation("a", 30))) / 4
 
 
 async def test_two_at_once_never_mix_although_they_begin_alike(tmp_path: Any) -> None:
