@@ -1,6 +1,6 @@
 """An agent on AgentScope 2 that looks through a folder; its model reads views of 16,000 tokens.
 
-    pip install 'agent-context-compressor[agentscope2]'
+    pip install '.[agentscope2]'
     OPENAI_API_KEY=... python examples/agentscope2_agent.py FOLDER "What does this project do?"
 
 Saved by `agent.state.model_dump_json()`, and loaded, the agent goes on with the same view.

@@ -1,6 +1,6 @@
 """An agent on AgentScope 1.x that looks through a folder; its model reads views of 16,000 tokens.
 
-    pip install 'agent-context-compressor[agentscope]'
+    pip install '.[agentscope]'
     OPENAI_API_KEY=... python examples/agentscope_agent.py FOLDER "What does this project do?"
 
 Its memory keeps every message. For AgentScope 2 there is agentscope2_agent.py.

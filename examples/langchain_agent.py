@@ -1,6 +1,6 @@
 """A small agent on LangChain 1.x, whose model reads views of the conversation.
 
-pip install 'agent-context-compressor[langchain]' langchain-openai
+pip install '.[langchain]' langchain-openai
 OPENAI_API_KEY=... python examples/langchain_agent.py FOLDER "What does this project do?"
 """
 

@@ -1,6 +1,6 @@
 """A loop of LiteLLM calls, with tools over a folder, whose views fit a budget.
 
-pip install 'agent-context-compressor[litellm]'
+pip install '.[litellm]'
 OPENAI_API_KEY=... python examples/litellm_calls.py FOLDER "What does this project do?"
 """
 

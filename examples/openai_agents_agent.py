@@ -1,6 +1,6 @@
 """A small agent on the OpenAI Agents SDK, with tools over a folder, whose views fit a budget.
 
-pip install 'agent-context-compressor[openai-agents]'
+pip install '.[openai-agents]'
 OPENAI_API_KEY=... python examples/openai_agents_agent.py FOLDER "What does this project do?"
 """
 

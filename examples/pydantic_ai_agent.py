@@ -1,6 +1,6 @@
 """An agent of Pydantic AI that reads a folder within 16,000 tokens; `all_messages()` stays whole.
 
-pip install 'agent-context-compressor[pydantic-ai]'
+pip install '.[pydantic-ai]'
 OPENAI_API_KEY=... python examples/pydantic_ai_agent.py FOLDER "What does this project do?"
 """
 

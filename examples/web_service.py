@@ -1,6 +1,6 @@
 """A chat service with many users, in several processes: sessions live in a database.
 
-    pip install 'agent-context-compressor[sql]' fastapi uvicorn  # until it is on PyPI: '.[sql]' in a checkout
+    pip install '.[sql]' fastapi uvicorn  # in a checkout
     export MEMORY_URL=sqlite+aiosqlite:///memory.db OPENAI_API_KEY=...
     uvicorn --app-dir examples --workers 2 web_service:app
     curl -d 'Where is order 1061?' -H 'X-Request-Id: 1' localhost:8000/users/ada/sessions/1/messages
