@@ -33,7 +33,7 @@ from benchmarks.peers import JUDGED_ALONE, PEERS, server_of
 from benchmarks.peers.piped import PipedError, PipedSystem
 from context_compressor.laws import LAWS, Counterexample, Subject, check
 from context_compressor.laws.forms import FORMS, Dict, FormName, History, awaits_model
-from context_compressor.laws.ours import memory
+from context_compressor.laws.subject import memory
 from context_compressor.laws.suite import dump, save
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parents[1]
 _OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:examples|tests|benchmarks)/[^)#\s]*)\)")
 _LANGUAGES = {".py": "python", ".mjs": "javascript", ".yaml": "yaml", ".json": "json"}
-_PICTURES = {".png", ".svg"}
+_ASSETS = {".html", ".png", ".svg"}
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -20,7 +20,7 @@ def on_files(files: Any, config: Any) -> Any:
     named = {name for page in pages for name in _OUTSIDE.findall(page.read_text(encoding="utf-8"))}
     for name in sorted(name for name in named if (ROOT / name).exists()):  # a dead link ends the build
         path = ROOT / name
-        if path.suffix in _PICTURES:
+        if path.suffix in _ASSETS:
             files.append(File.generated(config, f"source/{name}", abs_src_path=str(path)))
             continue
         if path.is_dir():
@@ -61,6 +61,6 @@ def on_post_build(config: Any) -> None:
 
 
 def _page_of(name: str) -> str:
-    if Path(name).suffix in _PICTURES:
+    if Path(name).suffix in _ASSETS:
         return f"source/{name}"
     return f"source/{name.rstrip('/').removesuffix('.md')}.md"

@@ -96,7 +96,7 @@ def _subject(path: str | None, adapter: str | None, form: Any, budget: int, fres
     if (path is None) == (adapter is None):
         raise CommandError("name one of MODULE:FUNCTION and --adapter")
     if adapter is not None:
-        from context_compressor.laws.ours import memory
+        from context_compressor.laws.subject import memory
 
         if adapter != "memory":
             raise CommandError(f"--adapter {adapter}: there is none; it may be memory")

@@ -23,10 +23,8 @@ from context_compressor.core.config import ConfigFields
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent
 from context_compressor.gateway import tracing
-from context_compressor.gateway.apis import APIS, Api
 from context_compressor.gateway.backend import Backend, Turns
-from context_compressor.gateway.identity import Identity, identity_of
-from context_compressor.gateway.incoming import TooLarge, read_body
+from context_compressor.gateway.identity import Identity, TooLarge, identity_of, read_body
 from context_compressor.gateway.journal import Journal
 from context_compressor.gateway.metrics import Metrics
 from context_compressor.gateway.operations import Operation, document, routes_of
@@ -44,8 +42,11 @@ from context_compressor.gateway.upstream import (
 )
 from context_compressor.gateway.working_memory import WorkingMemoryApi
 from context_compressor.integrations.asked import Own
+from context_compressor.integrations.clients.chat import ChatWire
+from context_compressor.integrations.clients.messages import MessagesWire
+from context_compressor.integrations.clients.responses import ResponsesWire
 from context_compressor.integrations.clients.talk import Compression, Sender, Talk
-from context_compressor.integrations.clients.wire import Heard
+from context_compressor.integrations.clients.wire import Heard, Wire
 from context_compressor.integrations.observed import writer
 from context_compressor.integrations.request import Request as Sending
 from context_compressor.memory.leases import EventLease
@@ -59,6 +60,47 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 TOLD = "x-context-compressor"
 """The header of an answer that says what was done with its request: `view`, or why it passed unchanged."""
 _IDENTITY = "context_compressor_identity"
+
+Dict = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API."""
+
+    path: str
+    make_wire: Callable[[], Wire]
+    provider: str
+    """Whose API it is, by the name in OpenTelemetry's conventions."""
+    ends_with: bytes = b""
+    """What ends a stream behind its last event."""
+    names_events: bool = True
+    """Whether a line before each event's data names its type."""
+
+    def written(self, event: Dict) -> bytes:
+        """Return an event as it goes out."""
+        name = f"event: {event.get('type')}\n" if self.names_events else ""
+        return b"%sdata: %s\n\n" % (name.encode(), as_json(event))
+
+    def error(self, status: int, message: str, code: str | None = None) -> Dict:
+        """Return an error of the gateway's own in the shape of this API."""
+        if self.path == "/v1/messages":
+            kind = {413: "request_too_large", 429: "rate_limit_error", 400: "invalid_request_error"}
+            return {"type": "error", "error": {"type": kind.get(status, "api_error"), "message": message}}
+        kind = {429: "rate_limit_error"}
+        told = kind.get(status, "invalid_request_error" if status < 500 else "server_error")
+        return {"error": {"message": message, "type": told, "param": None, "code": code}}
+
+    def error_event(self, said: Any) -> bytes:
+        """Return an error within a stream as it goes out."""
+        return b"%sdata: %s\n\n" % (b"event: error\n" if self.names_events else b"", as_json(said))
+
+
+APIS = (
+    Api("/v1/chat/completions", ChatWire, "openai", ends_with=b"data: [DONE]\n\n", names_events=False),
+    Api("/v1/responses", ResponsesWire, "openai"),
+    Api("/v1/messages", MessagesWire, "anthropic"),
+)
 
 
 @dataclass(frozen=True)

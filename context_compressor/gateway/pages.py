@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.gateway.incoming import may_read
+from context_compressor.gateway.identity import may_read
 from context_compressor.gateway.journal import Journal
 from context_compressor.gateway.metrics import Metrics
 from context_compressor.gateway.operations import Handler, Operation

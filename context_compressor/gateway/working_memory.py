@@ -19,7 +19,7 @@ from context_compressor.errors import (
     InvalidMessageError,
     OffloadNotFoundError,
 )
-from context_compressor.gateway.incoming import TooLarge, may_read, read_body
+from context_compressor.gateway.identity import TooLarge, may_read, read_body
 from context_compressor.gateway.operations import Handler, Operation
 from context_compressor.gateway.sessions import Name, NotCurrent, Record, Session, Sessions
 from context_compressor.gateway.upstream import as_json

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from context_compressor.gateway.apis import APIS
+from context_compressor.gateway.app import APIS
 from tests.gateway.served import serving
 from tests.support.model_server import ModelServer
 

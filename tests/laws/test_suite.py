@@ -11,7 +11,7 @@ import pytest
 
 from context_compressor.laws import LAWS, Counterexample, Subject, check
 from context_compressor.laws.forms import CLAIM, FORMS, RULE, Dict, History, form_of, said_by, strings_in
-from context_compressor.laws.ours import memory
+from context_compressor.laws.subject import memory
 from context_compressor.laws.suite import draw_case
 
 BUDGET = 1_000
