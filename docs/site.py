@@ -47,8 +47,9 @@ def on_post_build(config: Any) -> None:
     def add(entry: Any, level: int) -> None:
         for title, what in entry.items():
             if isinstance(what, str):
-                lines.append(f"- [{title}]({what})")
-                if not what.startswith("reference/"):
+                is_made = what.startswith("reference/")  # of docstrings: there is no text to read beside it
+                lines.append(f"- [{title}]({what.replace('.md', '.html') if is_made else what})")
+                if not is_made:
                     (site / what).write_bytes((ROOT / "docs" / what).read_bytes())
             else:
                 lines.extend(["", f"{'#' * level} {title}", ""])

@@ -3,8 +3,9 @@
     pip install '.[sql]' fastapi uvicorn  # in a checkout
     export MEMORY_URL=sqlite+aiosqlite:///memory.db OPENAI_API_KEY=...
     uvicorn --app-dir examples --workers 2 web_service:app
-    curl -d 'Where is order 1061?' -H 'X-Request-Id: 1' localhost:8000/users/ada/sessions/1/messages
+    curl -d 'Where is order 1061?' -H "X-Request-Id: $(uuidgen)" localhost:8000/users/ada/sessions/1/messages
     curl -X DELETE localhost:8000/users/ada/sessions/1
+    curl -X DELETE localhost:8000/users/ada
 
 `MEMORY_URL` may be of PostgreSQL (postgresql+asyncpg://...) or MariaDB (mysql+asyncmy://...). Each process
 has one engine for all its users. Whichever process gets a request goes on with the session.
@@ -25,6 +26,7 @@ from context_compressor import (
     Msg,
     OffloadTools,
     SQLAlchemyMemory,
+    SQLAlchemyMemoryService,
     SQLAlchemyOffloadStore,
     TiktokenCounter,
     from_openai,
@@ -50,7 +52,7 @@ ORDER_TOOL: Any = {
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Open what all users of this process share, and close it."""
-    limits: dict[str, Any] = {"pool_size": 10, "max_overflow": 20, "pool_pre_ping": True}
+    limits: dict[str, Any] = {"pool_size": 10, "max_overflow": 20, "pool_pre_ping": True, "pool_timeout": 600}
     if URL.startswith("sqlite"):  # it has one writer at a time: more connections wait for each other
         limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600, "connect_args": {"timeout": 30}}
     app.state.engine = create_async_engine(URL, hide_parameters=True, **limits)
@@ -106,16 +108,31 @@ async def chat(
     request: Request, tasks: BackgroundTasks, user: str, session: str, x_request_id: str = Header()
 ) -> str:
     """Answer a user, who may be sent to another process the next time."""
-    text = (await request.body()).decode()
+    question = Msg("user", (await request.body()).decode(), "user", id=x_request_id)
     memory = opened(request.app.state.engine, user, session)
+    try:
+        answer = await answered(request.app.state.client, memory, question)
+    except BaseException:
+        await memory.aclose()
+        raise
     tasks.add_task(memory.aclose)  # notes that are being written may take some seconds: answer first
-    await memory.add(Msg("user", text, "user", id=x_request_id))  # the same request again adds nothing
+    return answer
+
+
+async def answered(client: AsyncOpenAI, memory: CompressedMemory, question: Msg) -> str:
+    """Return the answer to a question; to one that was answered before, the same."""
+    answer_id = f"{question.id}:answer"
+    await memory.add(question)  # one with a known id is not added again
+    for msg in await memory.get_memory():
+        if msg.id == answer_id:
+            return msg.get_text_content() or ""
     read_back = memory.tools()
     while True:
-        said = await ask(request.app.state.client, memory, [ORDER_TOOL, *read_back.schemas])
-        await memory.add(from_openai([said.model_dump(exclude_none=True)]))
+        said = await ask(client, memory, [ORDER_TOOL, *read_back.schemas])
         if not said.tool_calls:
+            await memory.add(Msg("assistant", said.content or "", "assistant", id=answer_id))
             return said.content or ""
+        await memory.add(from_openai([said.model_dump(exclude_none=True)]))
         await memory.add(from_openai([await result_of(call, read_back) for call in said.tool_calls]))
 
 
@@ -127,9 +144,16 @@ async def history(request: Request, user: str, session: str) -> list[Any]:
 
 
 @app.delete("/users/{user}/sessions/{session}")
-async def forget(request: Request, user: str, session: str) -> Response:
+async def delete(request: Request, user: str, session: str) -> Response:
     """Delete a session with its texts; the answer lists what was removed."""
     engine = request.app.state.engine
     base = SQLAlchemyMemory(engine, user_id=user, session_id=session)
     deletion = await delete_session(base, SQLAlchemyOffloadStore(engine, (user, session)))
     return Response(deletion.certificate(), media_type="application/json")
+
+
+@app.delete("/users/{user}", status_code=204)
+async def delete_user(request: Request, user: str) -> None:
+    """Delete all sessions of a user, with their texts."""
+    async with SQLAlchemyMemoryService(request.app.state.engine) as service:
+        await service.delete_memory(user)

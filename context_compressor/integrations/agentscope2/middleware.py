@@ -78,8 +78,8 @@ class Compression(MiddlewareBase):
     One object serves any number of agents, also at once.
 
     Args:
-        options: as `Options` says, `max_total_tokens` and so on. From a `store` nothing is removed; without
-            one, what is not in memory is read from the context. A `summarizer` may be another chat model of
+        options: as `Options` says, `max_total_tokens` and so on. Without a `store`, what is not in memory is
+            read from the context. A `summarizer` may be another chat model of
             AgentScope's.
 
     Raises:

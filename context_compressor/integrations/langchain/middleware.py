@@ -57,8 +57,8 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
 
     Args:
         with_tools: `tools`, as it was called before.
-        options: as `KeptOptions` says, `max_total_tokens` and so on. From a `store` nothing is removed;
-            without one, texts are read from the messages in the state where this process does not have them.
+        options: as `KeptOptions` says, `max_total_tokens` and so on. Without a `store`,
+            texts are read from the messages in the state where this process does not have them.
             A `summarizer` may be a chat model of LangChain's, or the name of one, such as "openai:gpt-5".
             `states` are kept in place of ledgers in the graph's state: for agents without a checkpointer.
 
