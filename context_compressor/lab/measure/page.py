@@ -39,6 +39,7 @@ from context_compressor.lab.measure.results import (
     short_number,
     told_range,
 )
+from context_compressor.lab.measure.systems import MEANINGS
 
 MAX_BYTES = 2_800_000
 """What a page takes at most; sessions for which there is no room stand in the table only."""
@@ -121,7 +122,7 @@ def _environment() -> Environment:
         short=short_number,
         percent=percent,
         ratio=ratio,
-        milliseconds=lambda value: "–" if value is None else f"{value:.1f} ms",
+        milliseconds=lambda value: "–" if value is None else f"{value:.{int(value < 100)}f} ms",
         shortened=shortened,
         ranges=ranges,
     )
@@ -131,6 +132,7 @@ def _environment() -> Environment:
         HOW_TO_ASK=HOW_TO_ASK,
         MESSAGE_TOKENS=MESSAGE_TOKENS,
         KINDS=KINDS,
+        MEANINGS=MEANINGS,
         MAX_SKIPPED=_MAX_SKIPPED,
         told_range=told_range,
         looks={kind: look.label for kind, look in EVENT_LOOKS.items()},

@@ -229,3 +229,11 @@ SYSTEMS: dict[str, Callable[[int, CachedCounter], System]] = {
     "ours": Ours,
 }
 """How to make each system, from a budget in tokens and what counts them."""
+
+MEANINGS = {
+    "raw": "the whole history, each time",
+    "sliding": "the newest exchanges that fit the budget",
+    "masking": f"a placeholder for every tool result but the newest {MASKING_KEEPS}",
+    "ours": "the view of CompressedMemory",
+}
+"""What each of them sends."""

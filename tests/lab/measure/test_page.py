@@ -115,8 +115,10 @@ def test_page_tells_what_left_and_what_views_tell(plain):
     assert "What the agent reads" in text
     assert "Probes: 1 of 2 told" in text or "Probes: 2 of 2 told" in text
     assert re.search(r"Where is value_0_7\?.*?value\s*82\s*told\s*(not )?told\s*not told", text)
-    assert re.search(r"Told\s*(50|100).0 % of 2 probes \(\d+ to \d+ %\); 100.0 % by the history", text)
-    assert "Fill" in text
+    assert re.search(
+        r"(50|100).0 % Told by the view of 2 probes \(95 %: \d+ to \d+ %\); 100.0 % by the history", text
+    )
+    assert "Budget filled" in text
     assert "makes some" not in text
 
 
