@@ -172,6 +172,7 @@ def replay(
             one.session.compacted_at,
             one.session.turns,
             edit_tokens,
+            one.session.title,
         )
         for one in inputs.sessions
     ]

@@ -27,6 +27,7 @@ from context_compressor.lab.measure import (
     SessionRun,
     Skipped,
     Watched,
+    first_request,
     watch,
 )
 from context_compressor.messages.chat import from_openai
@@ -51,6 +52,7 @@ class Task:
     compacted_at: tuple[int, ...] = ()
     turns: tuple[int, ...] | None = None
     edit_tokens: int = EDIT_TOKENS
+    title: str = ""
 
     @property
     def steps(self) -> int:
@@ -87,7 +89,13 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
     except Exception as error:  # one session must not cost the others
         return Skipped(task.name, f"{type(error).__name__}: {error}")
     session = SessionRun(
-        task.name, task.source, len(task.messages), recording.total_tokens, runs, task.probes
+        task.name,
+        task.source,
+        len(task.messages),
+        recording.total_tokens,
+        runs,
+        task.probes,
+        task.title or first_request(task.messages),
     )
     # At no budget there is a view: all there is to tell would be told of the history.
     is_told = any(turn.is_sent for run in runs if run.replay.system == OURS for turn in run.replay.turns)

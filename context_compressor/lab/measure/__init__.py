@@ -30,6 +30,7 @@ from context_compressor.lab.measure.recording import CachedCounter as CachedCoun
 from context_compressor.lab.measure.recording import Chat as Chat
 from context_compressor.lab.measure.recording import Recording as Recording
 from context_compressor.lab.measure.recording import content_text as content_text
+from context_compressor.lab.measure.recording import first_request as first_request
 from context_compressor.lab.measure.recording import message_text as message_text
 from context_compressor.lab.measure.recording import readable as readable
 from context_compressor.lab.measure.replay import excerpt_of as excerpt_of

@@ -31,6 +31,12 @@ def content_text(message: Chat) -> str:
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
+def first_request(messages: Sequence[Chat], most: int = 300) -> str:
+    """Return up to `most` characters of the first that a user says."""
+    said = (content_text(message).strip() for message in messages if message.get("role") == "user")
+    return next(filter(None, said), "")[:most]
+
+
 def calls_of(message: Chat) -> list[tuple[str, str]]:
     """Return the calls of an assistant message: the name of the tool, and its arguments as text."""
     calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]

@@ -357,6 +357,8 @@ class SessionRun:
     tokens: int
     runs: tuple[Watched, ...]
     probes: tuple[Probe, ...] = ()
+    title: str = ""
+    """What its program called it, else the first request of its user."""
 
     def run(self, system: str, budget: int) -> Watched:
         """Return the run of a system at a budget."""
@@ -426,6 +428,7 @@ class ReportData:
             "sessions": [
                 {
                     "name": session.name,
+                    "title": session.title,
                     "source": session.source,
                     "messages": session.messages,
                     "tokens": session.tokens,

@@ -31,6 +31,7 @@ from context_compressor.lab.readers.transcript import (
     string,
     text_in,
     text_part,
+    title_in,
     to_part,
     to_parts,
 )
@@ -613,6 +614,7 @@ class _Chat(Reader):
                 self.format,
                 Form.SESSION_LINES if document.is_lines else form,
                 id=_id_of(frame),
+                title=title_in(frame),
                 frame=frame,
                 line=line if document.is_lines else None,
                 is_indented=document.is_indented,

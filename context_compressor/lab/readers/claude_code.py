@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from context_compressor.lab.readers.apis import add_assistant, add_user, blocks_of
@@ -37,6 +37,7 @@ from context_compressor.lab.readers.transcript import (
 
 _LINKS = ("uuid", "parentUuid", "sessionId", "session_id")
 _BOOKKEEPING = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "operation"}
+_TITLES = ("customTitle", "aiTitle", "summary")
 """Records by which a file is known that begins with nothing else: type, and a key that they have."""
 _ATTACHED = ("prompt", "content", "snippet", "text", "planContent")
 """Keys under which an attachment keeps its text. If it has none of them, all its texts of several words
@@ -242,6 +243,7 @@ class _ClaudeCode(Reader):
         agent_of: dict[str, str] = {}  # uuid of a sub-agent's record -> its sub-agent
         seen: set[str] = set()
         session_id = ""
+        saved: list[tuple[str, dict[str, Any]]] = []
         left_out: Counter[str] = Counter()
         for line, value in document.values():
             record = None
@@ -254,6 +256,7 @@ class _ClaudeCode(Reader):
                 continue
             if record.role is None:
                 left_out[record.kind] += 1
+                saved += [(key, value) for key in _TITLES if text_in(value, key)]
             if record.uuid is not None:
                 seen.add(record.uuid)
             session_id = text_in(value, "sessionId", "session_id") or session_id
@@ -264,11 +267,19 @@ class _ClaudeCode(Reader):
                 agents.setdefault(agent, []).append(record)
                 if record.uuid is not None:
                     agent_of[record.uuid] = agent
+        # A summary names its last record, and may stand in the file of another session.
+        own = {
+            key: value[key]
+            for key, value in saved
+            if "leafUuid" not in value or text_in(value, "leafUuid") in seen
+        }
+        title = text_in(own, *_TITLES)
         conversations = [*([("", main)] if main or not agents else []), *agents.items()]
         for name, records in conversations:
-            yield self._read_conversation(
+            session = self._read_conversation(
                 document, records, "/".join(filter(None, (session_id, name))), left_out
             )
+            yield session if name else replace(session, title=title)
             left_out = Counter()
 
     def _read_conversation(

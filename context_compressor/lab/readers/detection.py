@@ -171,7 +171,8 @@ def _opened(value: Any) -> list[Any]:
     held = held if isinstance(held, list) and any(map(_holds_messages, held)) else []
     wrapped = [{**one, "id": _id_of(one, value)} if _holds_messages(one) else one for one in held]
     if isinstance(value.get("mapping"), dict):
-        return [{"id": first_in(value, "conversation_id", "id"), "messages": _nodes(value)}]
+        id = first_in(value, "conversation_id", "id")
+        return [{"id": id, "title": value.get("title"), "messages": _nodes(value)}]
     key = next((key for key in _MESSAGES if isinstance(value.get(key), list)), None)
     if not wrapped and key is not None:
         pairs = [one if isinstance(one, list) else [one] for one in value[key]]

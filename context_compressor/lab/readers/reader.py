@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from context_compressor.lab.readers.documents import Document, Numbered
 from context_compressor.lab.readers.session import Format, Session
-from context_compressor.lab.readers.transcript import Transcript, text_in
+from context_compressor.lab.readers.transcript import Transcript, text_in, title_in
 
 
 class Reader:
@@ -56,7 +57,10 @@ class Reader:
                 with document.reading(transcript, number, place):
                     self.add(transcript, item, number)
             name = text_in(holder, *self.id_keys) if isinstance(holder, dict) else ""
-            yield self.session(document, transcript, name or transcript.id, None if holder is None else line)
+            session = self.session(
+                document, transcript, name or transcript.id, None if holder is None else line
+            )
+            yield replace(session, title=title_in(holder))
 
     def groups(self, document: Document) -> Iterator[tuple[int, Any, Any]]:
         """Yield `(line, value, what unwrap makes of it)` of each; or, of all lines, `(line, None, items)`.

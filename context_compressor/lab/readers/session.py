@@ -144,6 +144,8 @@ class Session:
     form: Form = Form.FOREIGN
     id: str | None = None
     """What it calls itself, if anything."""
+    title: str = ""
+    """The title that its program saved, if any."""
     frame: dict[str, Any] | None = None
     """The object that held the messages, its other keys included; None where they stood alone."""
     line: int | None = None

@@ -370,6 +370,12 @@ def text_in(data: dict[str, Any], *keys: str) -> str:
     return next((value for key in keys if isinstance(value := data.get(key), str) and value), "")
 
 
+def title_in(holder: Any) -> str:
+    """Return the title that a program saved with a session, beside it or in what it tells of it, or ""."""
+    info = holder.get("info") if isinstance(holder, dict) else None
+    return next((title for one in dicts_in([holder, info]) if (title := text_in(one, "title"))), "")
+
+
 def dicts_in(value: Any) -> list[dict[str, Any]]:
     """Return the objects in a list; none where it is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

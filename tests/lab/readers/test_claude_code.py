@@ -325,3 +325,13 @@ def test_a_record_that_is_none_is_named():
         "f, line 3: content[0].id: expected a string, but it is missing",
     ]
     assert len(reading.sessions[0].messages) == 2
+
+
+def test_session_has_the_title_that_a_person_gave_else_the_program_and_of_its_own_records_only():
+    said = [record("user", "u1", None, "read both"), record("assistant", "a1", "u1", text("Done."))]
+    own = {**TITLE, "summary": "Own", "leafUuid": "a1"}
+    named = {"type": "custom-title", "customTitle": "Named", "sessionId": "s1"}
+
+    titles = [read_lines([TITLE, *more, *said]).sessions[0].title for more in ([], [own], [named, own])]
+
+    assert titles == ["", "Own", "Named"]

@@ -198,3 +198,11 @@ def test_what_is_read_of_a_few_records(name):
     assert [str(problem) for problem in reading.problems] == case.get("problems", [])
     for session, expected in zip(reading.sessions, case["sessions"], strict=True):
         assert told(session, "format", "id", "notes", "compacted_at") == expected
+
+
+@pytest.mark.parametrize(
+    ("sample", "titles"),
+    [("chatgpt_export.json", ["Tides", "Low"]), ("opencode_export.json", ["Tides"])],
+)
+def test_session_has_the_title_that_its_program_saved(sample, titles):
+    assert [session.title for session in read_sample(sample).sessions] == titles
