@@ -16,9 +16,11 @@ from context_compressor.lab.measure.results import (
     Asked,
     Excerpt,
     Replay,
+    SeenMessage,
     StandIn,
     Turn,
     TurnEvent,
+    TurnView,
     Watched,
 )
 from context_compressor.lab.measure.systems import Ours, Spending, System
@@ -69,7 +71,17 @@ async def watch(
     result = await replay(recording, system, budget=budget, edit_tokens=edit_tokens, on_turn=look)
     if watcher is None:
         return Watched(result)
-    return Watched(result, tuple(watcher.events), await watcher.stand_ins())
+    return Watched(
+        result,
+        tuple(watcher.events),
+        await watcher.stand_ins(),
+        tuple(watcher.messages),
+        tuple(watcher.views),
+    )
+
+
+def _text_of(msg: Msg) -> str:
+    return "\n".join(map(message_text, to_openai([msg])))
 
 
 class _Watcher:
@@ -83,25 +95,50 @@ class _Watcher:
         self.events: list[TurnEvent] = []
         self._seen: dict[tuple[str, tuple[str, ...]], tuple[StandIn, Sequence[str]]] = {}
         """By kind and refs; each with the ids of the messages that it covers, whose indexes come last."""
+        self.messages: list[SeenMessage] = []
+        self.views: list[TurnView] = []
+        self._view: list[int] = []
+        self._places: dict[tuple[str, str], int] = {}
+        """Where a message of an id, with a text, stands in `messages`."""
+        self._index_of: dict[str, int] = {}
 
     async def look(self) -> None:
         """Note the events of this turn, and what stands in its view for the first time."""
         self._turn += 1
         new = self._ours.events[len(self.events) :]
         self.events += [TurnEvent(self._turn, event) for event in new]
+        first = len(self.messages)
+        for msg in (await self._ours.memory.get_history())[len(self._index_of) :]:
+            self._index_of[msg.id] = len(self._index_of)
+            self._place(msg)
+        count = len(self.messages) - first
         try:
             view = await self._ours.memory.get_memory()
         except ContextCompressorError:
-            return  # the replay has met it, too, and says so
+            view = []  # the replay has met it, too, and says so
+        before, self._view = self._view, [self._place(msg) for msg in view]
+        pairs = enumerate(zip(before, self._view, strict=False))
+        kept = next((n for n, (old, new) in pairs if old != new), min(len(before), len(self._view)))
+        self.views.append(TurnView(kept, first, count, tuple(self._view[kept:])))
         for msg in view:
             refs, kind = refs_shown(msg), str(provenance_of(msg).get("kind"))
             if refs and (kind, refs) not in self._seen:
                 covered = provenance_of(msg).get("covered_ids", ())
                 self._seen[kind, refs] = await self._stand_in(msg, kind, refs), covered
 
+    def _place(self, msg: Msg) -> int:
+        """Return where a message stands among those that were seen."""
+        text = _text_of(msg)
+        place = self._places.setdefault((msg.id, text), len(self.messages))
+        if place == len(self.messages):
+            kind = str(provenance_of(msg).get("kind") or "")
+            index = self._index_of.get(msg.id)
+            self.messages.append(SeenMessage(msg.role, kind, index, excerpt_of(text)))
+        return place
+
     async def _stand_in(self, msg: Msg, kind: str, refs: tuple[str, ...]) -> StandIn:
         full = "\n\n".join([await self._read(ref) for ref in refs])
-        shown = "\n".join(map(message_text, to_openai([msg])))
+        shown = _text_of(msg)
         return StandIn(
             kind=kind,
             turn=self._turn,
@@ -121,7 +158,7 @@ class _Watcher:
 
     async def stand_ins(self) -> tuple[StandIn, ...]:
         """Return every stand-in, in the order of appearance."""
-        index_of = {msg.id: index for index, msg in enumerate(await self._ours.memory.get_history())}
+        index_of = self._index_of
         found: list[StandIn] = []
         for stand_in, ids in self._seen.values():
             covers = tuple(sorted(index_of[id] for id in ids if id in index_of))

@@ -327,15 +327,45 @@ class TurnEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenMessage:
+    """A message as a view, or the history, has it."""
+
+    role: str
+    kind: str
+    """`stub` or `notes`; empty for one of the history as it is."""
+    index: int | None
+    """Its place in the history; None for notes."""
+    text: Excerpt
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """What a turn made of the view before it. Messages are told by their places in `Watched.messages`."""
+
+    kept: int
+    """How many messages at the start of the view before it stayed."""
+    first: int
+    """The first message that the history got since."""
+    count: int
+    """How many it got; they follow each other."""
+    rest: tuple[int, ...]
+    """What stands in the view behind what stayed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Watched:
     """The replay of one session by one system, and what was seen of it."""
 
     replay: Replay
     events: tuple[TurnEvent, ...] = ()
     stand_ins: tuple[StandIn, ...] = ()
+    messages: tuple[SeenMessage, ...] = ()
+    """What stood in any view or came into the history, each once."""
+    views: tuple[TurnView, ...] = ()
+    """One for each turn."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON-like data, the texts of stand-ins left out."""
+        """Return everything as JSON-like data, views and the texts of stand-ins left out."""
         events = [{"turn": one.turn, **asdict(one.event)} for one in self.events]
         for event in events:
             del event["message_ids"]  # made up while replaying: they name nothing in the input

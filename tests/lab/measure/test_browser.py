@@ -76,7 +76,15 @@ def test_hostile_text_does_nothing(browser, page):
     browser.open(page, width=1280)
 
     assert browser.evaluate("document.title").startswith("context_compressor")
-    assert browser.evaluate("document.scripts.length + document.images.length") == 0
+    browser.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    browser.wait_for("document.querySelectorAll('.shown pre').length")
+    assert browser.complaints() == []
+    assert browser.requests() == [page.as_uri()]
+    assert browser.evaluate("document.title").startswith("context_compressor")
+    assert browser.evaluate("document.images.length") == 0
+    assert "<script>document.title = 'owned'" in browser.evaluate(
+        "document.querySelector('.shown').textContent"
+    )
     assert "<script>document.title = 'owned'" in browser.evaluate("document.body.textContent")
 
 
@@ -97,3 +105,48 @@ def test_stub_stands_beside_its_full_text(browser, page):
         assert full[2] > 50
         assert "ctx://" in shown[3]
         assert (shown[1] == full[1]) if width == 1280 else (shown[0] == full[0])
+
+
+SHOWN = """(() => {
+  const box = document.querySelector('details.views');
+  const names = part => [...part.querySelectorAll('pre')].map(one => one.textContent);
+  const lists = [...box.querySelectorAll('.shown .pair > div')].map(names);
+  return [box.querySelector('input').value, ...lists, names(box.querySelector('.shown').lastElementChild)];
+})()"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_view_of_a_chosen_turn_is_shown_whole_with_what_an_event_changed(browser, tmp_path, width):
+    """As the memory sent it: what left and what came side by side, each message of the view below."""
+    run = run_session(session(20))
+    path = tmp_path / "report.html"
+    path.write_text(render_page(report_on(run)), encoding="utf-8")
+    ours = run.run("ours", 3_000)
+    event = next(one.turn for one in ours.events if one.event.kind == "compress")
+    places: list[list[int]] = [[]]
+    for view in ours.views:
+        places.append([*places[-1][: view.kept], *view.rest])
+    view = [ours.messages[place].text.head for place in places[event]]
+    browser.open(path, width=width)
+
+    browser.evaluate(
+        "[...document.querySelectorAll('a[href$=views]')]"
+        f".find(one => one.textContent === '{event}').dispatchEvent(new MouseEvent('click'))"
+    )
+    turn, left, came, shown = browser.evaluate(SHOWN)
+
+    assert turn == str(event)
+    assert shown == view
+    assert set(came) <= set(view)
+    assert left
+    assert not set(left) & set(view)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+    browser.evaluate(
+        "const entry = document.querySelector('details.views input'); entry.value = 1; entry.onchange()"
+    )
+    assert browser.evaluate(SHOWN)[-1] == [message.text.head for message in ours.messages[:2]]
+    assert browser.complaints() == []
+    if folder := os.environ.get("SCREENSHOTS"):
+        browser.evaluate(f"entry.value = {event}; entry.onchange(); entry.scrollIntoView()")
+        browser.screenshot(Path(folder) / f"views-{width}.png")

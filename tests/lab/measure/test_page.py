@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 
@@ -10,7 +12,7 @@ from context_compressor.lab.measure.page import MAX_BYTES, TEXT_BYTES, clean, ra
 from context_compressor.lab.measure.results import Skipped
 from tests.lab.measure.reports import HOSTILE, make_probes, report_on, run_session, session
 
-VOID = {"meta", "br", "path", "use", "rect"}
+VOID = {"meta", "br", "path", "use", "rect", "input"}
 
 
 class Structure(HTMLParser):
@@ -63,16 +65,21 @@ def test_page_is_the_same_every_time():
 
 
 def test_page_needs_nothing_else(hostile):
-    """No script, nothing fetched, and a policy that forbids both."""
+    """No script but the page's own, nothing fetched, and a policy that forbids both."""
     found = Structure(hostile)
 
     assert found.open == []
-    assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form"} & set(found.tags)
+    assert not {"img", "link", "iframe", "object", "embed", "base", "form"} & set(found.tags)
     addresses = [value for name, value in found.attributes if name in {"href", "xlink:href", "src", "srcset"}]
     assert addresses
     assert all(str(value).startswith("#") for value in addresses)
     assert not [name for name, _ in found.attributes if name.startswith("on")]
     assert "default-src 'none'" in hostile
+    scripts = re.findall(r"<script( type=\"application/json\")?>(.*?)</script>", hostile, re.DOTALL)
+    assert len(scripts) == found.tags.count("script") == 2
+    (own,) = [text for is_data, text in scripts if not is_data]
+    digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in hostile
     assert "@import" not in hostile
     assert re.findall(r"url\((?!#)", hostile) == []
 
