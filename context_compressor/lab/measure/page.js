@@ -20,7 +20,7 @@ function follow(turns) {
 function showMessage([role, kind, index, head, left, tail]) {
   const tag = kind ? [make("span", `kind ${kind}`, kind === "stub" ? "offloaded" : kind), " "] : [];
   const name = index === null ? role : `${role}, message ${index}`;
-  const first = make("small", "", ` ${head.trim().slice(0, 100)}`);
+  const first = make("small", "", `${head.trim().slice(0, 100)}`);
   const cut = left ? [make("span", "cut", `… ${left.toLocaleString("en")} characters left out of this report …`)] : [];
   const text = make("pre", "", head, ...cut, tail);
   text.tabIndex = 0;
@@ -29,13 +29,18 @@ function showMessage([role, kind, index, head, left, tail]) {
   return shown;
 }
 
-function start(box) {
-  const { messages, turns, tokens, events } = JSON.parse(box.querySelector("script").textContent);
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+}
+
+async function start(box) {
+  const { messages, turns, tokens, events } = await unpack(box.querySelector("script").textContent);
   const [controls, place] = [box.querySelector(".controls"), box.querySelector(".shown")];
   const [entry, slider, back, on] = controls.querySelectorAll("input, button");
   const seen = follow(turns);
   const list = (title, indexes) =>
-    make("div", "", make("h4", "", `${title}: ${indexes.length}`), ...indexes.map((i) => showMessage(messages[i])));
+    make("div", "", make("h4", "", `${title}: ${indexes.length} message${indexes.length === 1 ? "" : "s"}`), ...indexes.map((i) => showMessage(messages[i])));
 
   function show(wanted) {
     const turn = Math.min(Math.max(Math.trunc(wanted) || 1, 1), seen.length);
@@ -49,7 +54,7 @@ function start(box) {
     if (left.length || came.length) {
       parts.push(make("div", "pair", list("What left the view", left), list("What came into it", came)));
     }
-    place.replaceChildren(...parts, list("The whole view, messages", view));
+    place.replaceChildren(...parts, list("The whole view", view));
     entry.value = slider.value = turn;
     back.disabled = !events.some(([at]) => at < turn);
     on.disabled = !events.some(([at]) => at > turn);
@@ -70,9 +75,9 @@ for (const box of document.querySelectorAll("details.views")) {
   const begin = () => (show ??= start(box));
   box.addEventListener("toggle", begin);
   for (const link of [...document.links].filter((one) => one.hash === `#${box.id}`)) {
-    link.addEventListener("click", () => {
+    link.addEventListener("click", async () => {
       box.open = true;
-      begin()(link.textContent.replaceAll(",", ""));
+      (await begin())(link.textContent.replaceAll(",", ""));
     });
   }
 }

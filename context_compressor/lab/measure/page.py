@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
+from math import sqrt
 from typing import Any
+from zlib import compress
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -48,12 +50,12 @@ from context_compressor.lab.measure.systems import MEANINGS
 MAX_BYTES = 2_800_000
 """What a page takes at most; sessions for which there is no room stand in the table only."""
 TEXT_BYTES = 1_300_000
-"""What the texts of stand-ins take of that, all sessions together."""
+"""What the texts of stand-ins take of that, and views, half each, all sessions together."""
 MAX_DETAILED = 24
 """Sessions that are shown in detail: drawing one takes about a second."""
 _MAX_OPEN = 2
 """Up to so many sessions are unfolded when the page opens."""
-_MAX_STAND_INS, _MAX_EVENTS, _MAX_QUESTIONS, _MAX_PROBLEMS = 250, 400, 150, 20
+_MAX_STAND_INS, _MAX_EVENTS, _MAX_QUESTIONS, _MAX_PROBLEMS = 120, 400, 150, 20
 """What of each kind is listed of one session at most."""
 _MAX_ROWS, _MAX_SKIPPED = 1_000, 100
 """Sessions listed in the table, and those that could not be replayed."""
@@ -63,9 +65,6 @@ _SCRIPT = files("context_compressor.lab.measure").joinpath("page.js").read_text(
 """All that may run in a page."""
 _LEAST_BYTES, _SHOWN_BYTES, _FULL_BYTES = 300, 6_000, 12_000
 """What one text takes: at least, and at most of what stands in the view and of what left it."""
-
-_STAND_INS, _SEEN = 0.5, 0.375
-"""What texts of stand-ins, and of views, take of the room of a session; the rest tells which stood where."""
 
 _MISLEADING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -89,7 +88,8 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
     environment = _environment()
     template = environment.get_template("session.html")
     detailed = detailed_sessions(data)
-    tokens = max(1, sum(session.tokens for session in detailed)) * len(data.budgets)
+    shares = [sqrt(1 + session.tokens) for session in detailed]  # long ones get more, short ones enough
+    room = TEXT_BYTES / (sum(shares) * len(data.budgets)) if shares else 0
     headlines = [
         (budget, dict(rows), _drawn(bars_chart(rows), f"b{number}-"))
         for number, (budget, rows) in enumerate(data.tables())
@@ -97,7 +97,7 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
     parts: list[Markup] = []
     size = 0
     for number, session in enumerate(detailed):
-        text_bytes = TEXT_BYTES * session.tokens // tokens
+        text_bytes = int(room * shares[number])
         sheets = [_sheet(data, session, budget, number, text_bytes) for budget in data.budgets]
         is_open = len(data.sessions) <= _MAX_OPEN
         html = template.render(session=session, sheets=sheets, number=number, is_open=is_open, data=data)
@@ -167,7 +167,7 @@ def _sheet(
     ours = session.run(OURS, budget)
     prefix = f"s{number}-{data.budgets.index(budget)}-"
     stand_ins = ours.stand_ins[:_MAX_STAND_INS]
-    each = int(text_bytes * _STAND_INS) // max(1, len(stand_ins))
+    each = text_bytes // 2 // max(1, len(stand_ins))
     asked = {system: session.run(system, budget).replay.asked for system in data.systems}
     questions = [
         (one.probe, {system: answers[n].is_told for system, answers in asked.items()})
@@ -183,58 +183,41 @@ def _sheet(
         ],
         "stand_ins": [_trimmed(one, each) for one in stand_ins],
         "events": ours.events[:_MAX_EVENTS],
-        "views": _views(ours, text_bytes),
+        "views": _views(ours, text_bytes // 2),
         "views_id": f"{prefix}views",
         "questions": questions[:_MAX_QUESTIONS],
         "problems": _problems(ours),
     }
 
 
-def _views(run: Watched, text_bytes: int) -> dict[str, Any]:
-    """Return the views of all turns, as the script reads them, or of as many as there is room for."""
-    room = int(text_bytes * (1 - _STAND_INS - _SEEN))
-    turns: list[list[int]] = []
-    for view in run.views:
-        turns.append([view.kept, view.first, view.count, *view.rest])
-        room -= len(_json(turns[-1])) + 1
-        if room < 0 and len(turns) > 1:
-            del turns[-1]
-            break
-    shown = run.messages[
-        : 1 + max((n for _, first, count, *rest in turns for n in (first + count - 1, *rest)), default=-1)
-    ]
-    most = _level([_weigh_json(one.text.head + one.text.tail) for one in shown], int(text_bytes * _SEEN))
-    texts = [trim(one.text, most, _weigh_json) for one in shown]
+def _views(run: Watched, room: int) -> dict[str, Any]:
+    """Return the views of turns, packed in `room` bytes: where that is too little, texts are cut, then turns."""
+    count, most = len(run.views), _FULL_BYTES
+    packed = _pack(run, count, most)
+    while len(packed) > room and count > 1:
+        if most > _LEAST_BYTES:
+            most = most * 3 // 4
+        else:
+            count //= 2
+        packed = _pack(run, count, most)
+    return {"turns": count, "packed": packed}
+
+
+def _pack(run: Watched, count: int, most: int) -> str:
+    """Return the first views as JSON, deflated, in base64; a message takes `most` bytes before that."""
+    views = run.views[:count]
+    ends = (place + 1 for view in views for place in (view.first + view.count - 1, *view.rest))
+    shown = [(one, trim(one.text, most)) for one in run.messages[: max(ends, default=0)]]
     told = {
         "messages": [
             [one.role, one.kind, one.index, clean(text.head), text.left_out, clean(text.tail)]
-            for one, text in zip(shown, texts, strict=True)
+            for one, text in shown
         ],
-        "turns": turns,
-        "tokens": [turn.view_tokens for turn in run.replay.turns[: len(turns)]],
-        "events": [
-            [one.turn, EVENT_LOOKS[one.event.kind].label] for one in run.events if one.turn <= len(turns)
-        ],
+        "turns": [[view.kept, view.first, view.count, *view.rest] for view in views],
+        "tokens": [turn.view_tokens for turn in run.replay.turns[:count]],
+        "events": [(one.turn, EVENT_LOOKS[one.event.kind].label) for one in run.events if one.turn <= count],
     }
-    return {"turns": len(turns), "json": Markup(_json(told))}
-
-
-def _level(weights: Sequence[int], room: int) -> int:
-    """Return what each may weigh at most for all to have room: the light ones leave theirs to the others."""
-    for number, weight in enumerate(ordered := sorted(weights)):
-        if weight * (len(ordered) - number) > room:
-            return max(_LEAST_BYTES, room // (len(ordered) - number))
-        room -= weight
-    return max(ordered, default=_LEAST_BYTES)
-
-
-def _json(value: object) -> str:
-    """Return a value as JSON in which nothing ends the element that it stands in."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _weigh_json(text: str) -> int:
-    return len(_json(clean(text)).encode())
+    return b64encode(compress(json.dumps(told, ensure_ascii=False).encode())).decode()
 
 
 def _problems(run: Watched) -> dict[str, list[int]]:
@@ -286,7 +269,7 @@ def weigh(text: str) -> int:
     return len(str(escape(clean(text))).encode())
 
 
-def trim(excerpt: Excerpt, limit: int, weigh: Callable[[str], int] = weigh) -> Excerpt:
+def trim(excerpt: Excerpt, limit: int) -> Excerpt:
     """Return an excerpt that takes some `limit` bytes of a page, from both its ends."""
     weight = weigh(excerpt.head) + weigh(excerpt.tail)
     if weight <= limit:

@@ -132,8 +132,8 @@ class _Watcher:
         place = self._places.setdefault((msg.id, text), len(self.messages))
         if place == len(self.messages):
             kind = str(provenance_of(msg).get("kind") or "")
-            index = self._index_of.get(msg.id)
-            self.messages.append(SeenMessage(msg.role, kind, index, excerpt_of(text)))
+            role = next((str(chat["role"]) for chat in to_openai([msg])), msg.role)
+            self.messages.append(SeenMessage(role, kind, self._index_of.get(msg.id), excerpt_of(text)))
         return place
 
     async def _stand_in(self, msg: Msg, kind: str, refs: tuple[str, ...]) -> StandIn:

@@ -133,6 +133,7 @@ def test_view_of_a_chosen_turn_is_shown_whole_with_what_an_event_changed(browser
         "[...document.querySelectorAll('a[href$=views]')]"
         f".find(one => one.textContent === '{event}').dispatchEvent(new MouseEvent('click'))"
     )
+    browser.wait_for(f"document.querySelector('details.views input').value === '{event}'")
     turn, left, came, shown = browser.evaluate(SHOWN)
 
     assert turn == str(event)

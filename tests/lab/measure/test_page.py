@@ -75,7 +75,7 @@ def test_page_needs_nothing_else(hostile):
     assert all(str(value).startswith("#") for value in addresses)
     assert not [name for name, _ in found.attributes if name.startswith("on")]
     assert "default-src 'none'" in hostile
-    scripts = re.findall(r"<script( type=\"application/json\")?>(.*?)</script>", hostile, re.DOTALL)
+    scripts = re.findall(r"<script( type=\"text/plain\")?>(.*?)</script>", hostile, re.DOTALL)
     assert len(scripts) == found.tags.count("script") == 2
     (own,) = [text for is_data, text in scripts if not is_data]
     digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
