@@ -94,8 +94,20 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
         (budget, dict(rows), _drawn(bars_chart(rows), f"b{number}-"))
         for number, (budget, rows) in enumerate(data.tables())
     ]
+
+    def whole(parts: Sequence[Markup]) -> str:
+        page: str = environment.get_template("page.html").render(
+            data=data,
+            headlines=headlines,
+            rows=data.sessions[:_MAX_ROWS],
+            parts=parts,
+            script=Markup(_SCRIPT),
+            script_hash=b64encode(sha256(_SCRIPT.encode()).digest()).decode(),
+        )
+        return page
+
     parts: list[Markup] = []
-    size = 0
+    size = len(whole(parts).encode())
     for number, session in enumerate(detailed):
         text_bytes = int(room * shares[number])
         sheets = [_sheet(data, session, budget, number, text_bytes) for budget in data.budgets]
@@ -108,15 +120,7 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
         parts.append(part)
         if on_session is not None:
             on_session()
-    page: str = environment.get_template("page.html").render(
-        data=data,
-        headlines=headlines,
-        rows=data.sessions[:_MAX_ROWS],
-        parts=parts,
-        script=Markup(_SCRIPT),
-        script_hash=b64encode(sha256(_SCRIPT.encode()).digest()).decode(),
-    )
-    return page
+    return whole(parts)
 
 
 def _environment() -> Environment:
@@ -191,7 +195,7 @@ def _sheet(
 
 
 def _views(run: Watched, room: int) -> dict[str, Any]:
-    """Return the views of turns, packed in `room` bytes: where that is too little, texts are cut, then turns."""
+    """Return the views of turns, packed in `room` bytes; texts are cut, then turns left out, to fit."""
     count, most = len(run.views), _FULL_BYTES
     packed = _pack(run, count, most)
     while len(packed) > room and count > 1:
