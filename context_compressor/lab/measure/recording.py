@@ -31,10 +31,11 @@ def content_text(message: Chat) -> str:
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
-def first_request(messages: Sequence[Chat], most: int = 300) -> str:
-    """Return up to `most` characters of the first that a user says."""
-    said = (content_text(message).strip() for message in messages if message.get("role") == "user")
-    return next(filter(None, said), "")[:most]
+def first_request(messages: Sequence[Chat], most: int = 100) -> str:
+    """Return the first that a user says, on a line of at most `most` characters."""
+    said = (content_text(message).split() for message in messages if message.get("role") == "user")
+    line = " ".join(next(filter(None, said), ()))
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def calls_of(message: Chat) -> list[tuple[str, str]]:

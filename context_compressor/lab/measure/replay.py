@@ -74,7 +74,7 @@ async def watch(
     return Watched(
         result,
         tuple(watcher.events),
-        await watcher.stand_ins(),
+        watcher.stand_ins(),
         tuple(watcher.messages),
         tuple(watcher.views),
     )
@@ -108,7 +108,7 @@ class _Watcher:
         new = self._ours.events[len(self.events) :]
         self.events += [TurnEvent(self._turn, event) for event in new]
         first = len(self.messages)
-        for msg in (await self._ours.memory.get_history())[len(self._index_of) :]:
+        for msg in self._ours.history[len(self._index_of) :]:
             self._index_of[msg.id] = len(self._index_of)
             self._place(msg)
         count = len(self.messages) - first
@@ -156,12 +156,11 @@ class _Watcher:
         except ContextCompressorError as error:
             return f"[{ref} could not be read: {error}]"
 
-    async def stand_ins(self) -> tuple[StandIn, ...]:
+    def stand_ins(self) -> tuple[StandIn, ...]:
         """Return every stand-in, in the order of appearance."""
-        index_of = self._index_of
         found: list[StandIn] = []
         for stand_in, ids in self._seen.values():
-            covers = tuple(sorted(index_of[id] for id in ids if id in index_of))
+            covers = tuple(sorted(self._index_of[id] for id in ids if id in self._index_of))
             full_tokens = stand_in.full_tokens
             if stand_in.kind == "notes":  # their ref has only what left last
                 full_tokens = sum(self._tokens[index] for index in covers)

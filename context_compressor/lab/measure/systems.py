@@ -11,7 +11,7 @@ from context_compressor.events import CompressionEvent
 from context_compressor.lab.measure.recording import INSTRUCTION_ROLES, RESULT_ROLES, CachedCounter, Chat
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.chat import from_openai, to_openai
-from context_compressor.messages.msg import is_segment
+from context_compressor.messages.msg import Msg, is_segment
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 
@@ -167,6 +167,8 @@ class Ours:
     ) -> None:
         self.events: list[CompressionEvent] = []
         """Every event so far."""
+        self.history: list[Msg] = []
+        """Every message so far, as it was added."""
         self._counter = counter or CachedCounter()
         self._notes_tokens = 0
         tokens = self._counter.counter
@@ -185,6 +187,7 @@ class Ours:
         messages = from_openai(new)
         for index, message in enumerate(messages, start=len(history) - len(new)):
             message.id = f"messages[{index}]"  # errors name it; a random one would differ from run to run
+        self.history += messages
         await self.memory.add(messages)
         view = await self.memory.get_memory()
         self._notes_tokens = self._counter.count_all(to_openai([msg for msg in view if is_segment(msg)]))

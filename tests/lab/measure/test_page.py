@@ -1,16 +1,18 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
-from context_compressor.lab.measure import Excerpt
+from context_compressor.lab.measure import Excerpt, first_request
 from context_compressor.lab.measure.page import MAX_BYTES, TEXT_BYTES, clean, ranges, render_page, trim, weigh
 from context_compressor.lab.measure.results import Skipped
 from tests.lab.measure.reports import HOSTILE, make_probes, report_on, run_session, session
+from tests.lab.measure.support import says
 
 VOID = {"meta", "br", "path", "use", "rect", "input"}
 
@@ -55,7 +57,7 @@ def plain() -> str:
 def hostile() -> str:
     failed = (Skipped(HOSTILE, HOSTILE),)
     run = run_session(session(30, HOSTILE, "read<b>file</b>"), HOSTILE, probes=make_probes(40, HOSTILE))
-    return render_page(report_on(run, failed=failed, notes=failed, asked_sessions=9))
+    return render_page(report_on(replace(run, title=HOSTILE), failed=failed, notes=failed, asked_sessions=9))
 
 
 def test_page_is_the_same_every_time():
@@ -127,6 +129,27 @@ def test_page_tells_what_left_and_what_views_tell(plain):
     )
     assert "Budget filled" in text
     assert "makes some" not in text
+
+
+def test_session_is_called_by_its_title_with_its_name_beside_it(hostile):
+    run = run_session(session(8))
+    title = first_request([says("user", " "), says("user", "Mend the\nimport " + "again " * 50)])
+    page = render_page(report_on(replace(run, title=title)))
+
+    assert len(title) <= 100
+    (row,) = rows_of(page, "Sessions")[1:]
+    assert row[0] == f"{title} a session"
+    assert title.startswith("Mend the import again")
+    assert title.endswith("…")
+
+
+def test_page_without_room_for_all_views_says_so(monkeypatch):
+    """It has those of the first turns."""
+    monkeypatch.setattr("context_compressor.lab.measure.page.TEXT_BYTES", 2_000)
+    page = render_page(report_on(run_session(session(20))))
+
+    text = " ".join("".join(Structure(page).text).split())
+    assert re.search(r"\b(1[0-9]|20) later turns have no room in this report", text)
 
 
 def test_interrupted_report_says_so(hostile, plain):
