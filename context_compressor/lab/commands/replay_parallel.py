@@ -95,7 +95,7 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
         recording.total_tokens,
         runs,
         task.probes,
-        task.title or first_request(task.messages),
+        task.title.strip() or first_request(task.messages),
     )
     # At no budget there is a view: all there is to tell would be told of the history.
     is_told = any(turn.is_sent for run in runs if run.replay.system == OURS for turn in run.replay.turns)

@@ -49,7 +49,7 @@ from context_compressor.lab.measure.systems import MEANINGS
 
 MAX_BYTES = 2_800_000
 """What a page takes at most; sessions for which there is no room stand in the table only."""
-TEXT_BYTES = 1_300_000
+TEXT_BYTES = 1_150_000
 """What the texts of stand-ins take of that, and views, half each, all sessions together."""
 MAX_DETAILED = 24
 """Sessions that are shown in detail: drawing one takes about a second."""

@@ -269,9 +269,7 @@ class _ClaudeCode(Reader):
                     agent_of[record.uuid] = agent
         # A summary names its last record, and may stand in the file of another session.
         own = {
-            key: value[key]
-            for key, value in saved
-            if "leafUuid" not in value or text_in(value, "leafUuid") in seen
+            key: value[key] for key, value in saved if key != "summary" or text_in(value, "leafUuid") in seen
         }
         title = text_in(own, *_TITLES)
         conversations = [*([("", main)] if main or not agents else []), *agents.items()]
