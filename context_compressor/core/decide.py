@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import ceil
 from typing import NamedTuple
 
 from context_compressor.core.config import CompressionConfig
@@ -485,9 +486,9 @@ class Draft:
 
     def _stub(self, text: Leavable, max_tokens: int) -> None:
         """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
-        name = text.item.key, text.part.path
-        max_tokens = min(max_tokens, text.tokens - 1)
-        if max_tokens < self.situation.costs.stub or name in self.situation.blocked:
+        name, least = (text.item.key, text.part.path), self._least(text)
+        max_tokens = min(max(max_tokens, least), text.tokens - 1)
+        if max_tokens < least or name in self.situation.blocked:
             return
         earlier = self.stubs.get(name)
         saved = (earlier.max_tokens if earlier else text.tokens) - max_tokens
@@ -501,8 +502,12 @@ class Draft:
         self._staying -= saved
 
     def _least(self, text: Leavable) -> int:
-        """Return the tokens of a part's smallest stub."""
-        return self.situation.costs.media if text.part.is_media else self.situation.costs.stub
+        """Return the tokens of a part's smallest stub, which keeps what was said for good."""
+        costs = self.situation.costs
+        if text.part.is_media:
+            return costs.media
+        standing = text.item.standing_tokens if text.part.kind == "text" else 0
+        return costs.stub + (ceil(min(standing, self._most_standing)) if standing else 0)
 
     def least_tokens(self, unit: Unit) -> int:
         """Return what a unit costs when all that can be is cut down to its stub: reasoning is not."""

@@ -288,8 +288,7 @@ class Event:
         stays = [item for item in items if item.kind == "message" and item.exchange not in leaving]
         head = list(takewhile(lambda item: is_instruction(item.source), stays))
         self._stays = [item for item in stays[len(head) :] if item.key not in plan.hints]
-        # Nobody has to repeat what users say in messages that stay.
-        self._standing = frozenset(line for item in stays for line in item.standing)
+        self._staying_rules = [item for item in stays if item.standing]
         spoken = [item.source.get_text_content() or "" for item in stays if item.source.role == "user"]
         self._spoken = _text("user", "\n".join(spoken))
         self._requests: list[_Said] = []
@@ -409,6 +408,7 @@ class Event:
             if part.is_media:
                 return media_stub(source, ref, cast(MediaKind, part.kind), names_tools=self._names_tools)
             tokens = item.text_tokens(part.path)
+            may_hold = part.kind == "text" and item.standing
             return stub_text(
                 source,
                 ref,
@@ -416,6 +416,7 @@ class Event:
                 tokens=self._counter.count_text(source) if tokens is None else tokens,
                 max_tokens=max_tokens,
                 what=_STUB_NAMES[part.kind],
+                standing=standing_in(replace_parts(item.source, {part.path: source})) if may_hold else (),
                 guide=guide,
                 names_tools=self._names_tools,
             )
@@ -624,8 +625,17 @@ class Event:
                 standing += item.standing
             elif item.standing:  # a rule may be on what it leaves of the sentences around
                 standing += await run_rules_off_loop(text_characters(read[-1:]), standing_in, read[-1])
-        told = newest_once(line for line in standing if line not in self._standing)
-        return stored, read, whole, told
+        # Nobody has to repeat what users say in messages that stay.
+        said = {line for item in self._staying_rules for line in self._lines_told(item)}
+        return stored, read, whole, newest_once(line for line in standing if line not in said)
+
+    def _lines_told(self, item: ViewItem) -> Iterable[str]:
+        """Return the standing instructions that a message which stays still tells."""
+        texts = self._texts_in(item)
+        if not texts:
+            return item.standing
+        shown = " ".join((replace_parts(item.source, texts).get_text_content() or "").split())
+        return (line for line in item.standing if line in shown)
 
     def _said(self, item: ViewItem, position: int = 0) -> _Said:
         shown = shown_message(item.source, {}, {}, self._config.redact)

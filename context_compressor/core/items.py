@@ -130,7 +130,8 @@ class ViewItem:
         """About how many tokens its standing instructions take, each on a line of its own."""
         if not self.standing:
             return 0.0
-        per_character = self.source_tokens.total / max(1, len(str(self.source.content)))
+        size = sum(len(part.text) for part in text_parts(self.source))  # media beside them say nothing
+        per_character = sum(self.source_tokens.texts) / max(1, size)
         return sum(len(line) * per_character + _LINE_TOKENS for line in self.standing)
 
     @cached_property

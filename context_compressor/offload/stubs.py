@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from context_compressor.messages.media import MediaKind, media_type_of
 from context_compressor.messages.text import sendable
 from context_compressor.offload.guide import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
@@ -22,10 +24,11 @@ def stub_text(
     tokens: int,
     max_tokens: int,
     what: str = "tool result",
+    standing: Sequence[str] = (),
     guide: bool = False,
     names_tools: bool = True,
 ) -> str:
-    """Return the complete stand-in for `text`: a header that names `ref`, and a preview.
+    """Return the complete stand-in for `text`: a header that names `ref`, a preview, what holds on.
 
     Can be sent as UTF-8. Costs at most `max_tokens`, or what `minimal_stub` costs where that is more. The
     header alone stands where no preview fits, the minimal stub where the header does not. Deterministic.
@@ -38,10 +41,36 @@ def stub_text(
         tokens: what `text` costs, as counted before.
         max_tokens: what the stub may cost.
         what: what the text was. Of a message the preview is always of head and tail.
+        standing: sentences, each on one line. Those that `text` holds stand behind the preview where it does
+            not show them; where there is no room for all, the newest, which are the last.
         guide: whether the header is to say which tools bring back what left the view: in a few words where
             the whole would take more than half of `max_tokens`.
         names_tools: whether the minimal stub is to name its tool.
     """
+    flat = " ".join(text.split()) if standing else ""
+    least = counter.count_text(minimal_stub(ref, names_tools=names_tools)) if standing else 0
+    kept: list[str] = []
+    for line in reversed(standing):
+        line_tokens = counter.count_text(sendable(f"\n{line}")) + 1  # joining may cost a token more than both
+        if line in flat and least + line_tokens <= max_tokens:
+            kept.insert(0, line)
+            max_tokens -= line_tokens
+    stub = _with_preview(text, ref, counter, tokens, max_tokens, what, guide=guide, names_tools=names_tools)
+    shown = " ".join(stub.split()) if kept else ""
+    return sendable("\n".join([stub, *(line for line in kept if line not in shown)]))
+
+
+def _with_preview(
+    text: str,
+    ref: str,
+    counter: TokenCounter,
+    tokens: int,
+    max_tokens: int,
+    what: str,
+    *,
+    guide: bool,
+    names_tools: bool,
+) -> str:
     lines = counted(text.count("\n") + 1, "line")
     title = f"Offloaded {what} {ref}: {lines}, {len(text)} characters, {tokens} tokens"
     header = f"[{title}. {GUIDE}]" if guide else f"[{title}]"
@@ -64,7 +93,7 @@ def stub_text(
     shown = preview(
         text, room, count, plain=what == "message", characters_per_token=len(text) / max(tokens, 1)
     )
-    return sendable(f"{header}\n{shown}") if shown else header
+    return f"{header}\n{shown}" if shown else header
 
 
 def media_stub(url: str, ref: str, kind: MediaKind, *, names_tools: bool = True) -> str:

@@ -88,6 +88,22 @@ async def test_a_single_one_is_kept_in_a_small_budget(rule: str):
     assert standing_lines(await merge(memory, 3)) == [rule]
 
 
+SOUND = {"type": "input_audio", "input_audio": {"data": "JVBERi0xLjQKJeLjz9MK", "format": "wav"}}
+CUT = [
+    f"Read this.\n\n{'The lamps in the window are lit. ' * 200}\n\n{RULES[0]}\n\n{'They are lit. ' * 500}",
+    [{"type": "text", "text": f"What do you hear in this file, word for word?\n{RULES[0]}"}, SOUND],
+]
+
+
+@pytest.mark.parametrize("content", CUT, ids=["long", "beside a sound"])
+async def test_a_recent_message_that_does_not_fit_still_says_them(content: Any):
+    memory = new()
+    await add(memory, user("The lamps are lit. " * 100), user(content), assistant("I see."))
+    view = await good_view(memory)
+    assert any(kind_of(msg) == "stub" for msg in view)
+    assert [RULES[0] in (msg.get_text_content() or "") for msg in view] == [False, True, False]
+
+
 @WRITERS
 async def test_many_are_kept_by_event_after_event_in_a_budget_that_they_nearly_fill(writer: Any):
     """They come before all else that the notes say."""
