@@ -264,7 +264,7 @@ class CompressedMemory(MemoryBase):
 
     async def _sent(self, asked: Asked) -> list[Any]:
         """Return what is sent for a list that the history has."""
-        self._tracker.state.shown.set_system(asked.text, asked.said.form.beside(asked.said.items, None))
+        self._tracker.state.shown.expect_system(asked.text, asked.said.form.beside(asked.said.items, None))
         return await self._shown(partial(self._written, asked))
 
     def _written(self, asked: Asked, state: MemoryState) -> list[Any]:

@@ -38,6 +38,7 @@ class ShownView:
         self.summary_place: int | None = None
         self.system: tuple[str, Sequence[Block]] = ("", ())
         self.system_tokens = 0
+        self._most_system: tuple[str, Sequence[Block]] | None = None
         self._counter = counter
         self._summary: Msg | None = None
 
@@ -54,6 +55,7 @@ class ShownView:
 
     def show(self, items: Sequence[ViewItem]) -> None:
         """Show these items and no others."""
+        self.set_system(*self.most_system)  # what stands beside a view hangs on its beginning
         self.items = list(items)
         self._messages = None
         self.whole = _whole(self.items)
@@ -100,14 +102,37 @@ class ShownView:
         self.show(self.items)
         return True
 
+    @property
+    def most_system(self) -> tuple[str, Sequence[Block]]:
+        """What the request may carry beside the messages, whatever leaves the view."""
+        return self._most_system or self.system
+
+    @property
+    def most_system_tokens(self) -> int:
+        """What that costs."""
+        most = self.most_system
+        return self.system_tokens if most == self.system else self._cost_of(*most)
+
+    def expect_system(self, text: str, beside: Sequence[Block]) -> None:
+        """Reckon with what the request may carry beside the messages: with all of it once the view does more
+        than grow, until then with what it carried last.
+        """
+        known, blocks = self.system
+        if self._most_system is None or known != text or bool(blocks) != bool(beside):  # or another form
+            self.set_system(text, beside)
+        self._most_system = (text, beside)
+
     def set_system(self, text: str, beside: Sequence[Block] = ()) -> None:
         """Count what the request carries beside the messages: a text, blocks, both or neither."""
         if (text, beside) != self.system:
-            content = [{"type": "text", "text": text}, *beside]
-            msg = Msg("system", content, "system", timestamp="", id="")
-            tokens = measure(self._counter, msg).total if text or beside else 0
+            tokens = self._cost_of(text, beside)
             self.tokens += tokens - self.system_tokens
             self.system, self.system_tokens = (text, beside), tokens
+
+    def _cost_of(self, text: str, beside: Sequence[Block]) -> int:
+        content = [{"type": "text", "text": text}, *beside]
+        msg = Msg("system", content, "system", timestamp="", id="")
+        return measure(self._counter, msg).total if text or beside else 0
 
     @property
     def summary(self) -> str:

@@ -102,7 +102,7 @@ class MemoryState:
         self.ledger, self.budget, self.blocked = ledger, other.budget, set(other.blocked)
         self.generation = other.generation + 1
         self.names_tools = other.names_tools
-        self.shown.set_system(*other.shown.system)
+        self.shown.set_system(*other.shown.most_system)
         self.shown.set_summary(other.shown.summary)
 
     def enqueue(self, msg: Msg, counted: MessageTokens, key: str | None = None) -> None:
@@ -336,7 +336,7 @@ class MemoryState:
             marks=self._marks(),
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
-            extra_tokens=self.shown.summary_tokens + self.shown.system_tokens,
+            extra_tokens=self.shown.summary_tokens + self.shown.most_system_tokens,
             growth_tokens=growth_tokens,
             manual=manual,
             goal_tokens=goal_tokens,

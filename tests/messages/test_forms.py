@@ -558,6 +558,23 @@ async def test_a_turn_that_began_with_thoughts_still_does() -> None:
     assert thought not in [block for message in view[-2:] for block in message["content"]]
 
 
+async def test_a_view_that_fits_stays_whatever_a_turn_that_left_it_had_thought() -> None:
+    thought = {"type": "thinking", "thinking": "So it is. " * 250, "signature": "sig"}
+    said: list[Dict] = [{"role": "user", "content": "Check all shards."}]
+    memory = CompressedMemory(max_total_tokens=2_000)
+    for number in range(6):
+        use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {}}
+        said.append({"role": "assistant", "content": [use] if number else [thought, use]})
+        content = rows(number, 80 if number == 1 else 20)
+        result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": content}
+        said.append({"role": "user", "content": [result]})
+        if number == 1:
+            said += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Go on."}]
+        await memory.view(said, form="anthropic")
+        assert memory.stats().events == (number > 0)
+    assert memory.stats().view_tokens > 2_000 - COUNTER.count_messages(from_anthropic(said[1:2]))
+
+
 async def test_thoughts_that_were_deleted_begin_no_turn() -> None:
     thought = {"type": "thinking", "thinking": "A secret.", "signature": "sig"}
     said = [
