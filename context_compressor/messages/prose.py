@@ -27,6 +27,8 @@ _PROGRAM = re.compile(
 )
 """How lines of programs begin: far in, with a prompt, with a time, with a place in a file."""
 _CODE_MARK = re.compile(r"[{}\[\];=|\\]|\w\(")
+_LABELLED = re.compile(r"[^\s:]+: ")
+"""How the message begins with which a trace ends: what the error is, and what it says."""
 _MOST_MARKS = 0.05
 """With more of these marks in it a line is code or data."""
 _TYPED_CHARS = 2_000
@@ -55,7 +57,10 @@ def own_words(text: str) -> str:
         if end == len(lines) or not lines[end].strip():
             pasted = [place for place in range(start, end) if _is_data(lines[place])]
             if len(pasted) > 1 and 2 * len(pasted) >= end - start:  # so is what stands between
-                pasted = list(range(start, end))
+                last = pasted[-1]
+                while last + 1 < end and _LABELLED.match(lines[last + 1]):
+                    last += 1
+                pasted = list(range(pasted[0], last + 1))
             for place in pasted:
                 lines[place] = "\n" * len(lines[place])
             start = end + 1

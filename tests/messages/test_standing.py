@@ -178,6 +178,8 @@ def test_what_is_pasted_is_none_whatever_it_says(pasted: str):
         f"See <page> below.\n{RULE}\n<page>Never mind Mondays, I must say.</page>",
         f"```npm run build```\n{RULE}",
         f"It printed this:\n\n$ run\nerror: 3\n\n{RULE}",
+        f"{RULE}\n$ run\n$ stop",
+        f"[13:20:11] start\nIt failed.\n[13:20:13] end\n{RULE}",
         f"Read this.\r\n\r\n{RULE}\r\n",
     ],
 )
