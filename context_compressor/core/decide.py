@@ -376,14 +376,15 @@ class Draft:
     def stub_arrivals(self) -> None:
         """Compact tool results that are too large to enter the view whole.
 
-        Together they show no more than one that is just not too large.
+        Together their stubs cost no more than a result that is just not too large.
         """
         config = self.situation.config
         limit = config.arrival_tokens
         large = [unit for unit in self.units if unit.tokens > limit and not unit.fixed]
         found = [text for unit in large for text in self._arrivals(unit)]
         for text in found:
-            most = min(MOST_PREVIEWS * config.preview_tokens, int(limit) // len(found))
+            fair = int(limit) // len(found) - self.situation.costs.stub
+            most = min(MOST_PREVIEWS * config.preview_tokens, fair)
             shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * text.tokens), most))
             if text.tokens <= limit:
                 shown = min(shown, int(PART_SHARE * text.tokens))

@@ -207,7 +207,7 @@ def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
 
     assert shown(400)[0] < shown(700)[0] == 6 * 200 < shown(700, preview_tokens=400)[0]
     assert shown(700, preview_tokens=0) == [0]
-    assert shown(700, results=8) == [4_000 // 8] * 8, "together they show what one may that enters whole"
+    assert shown(700, results=8) == [4_000 // 8 - COSTS.stub] * 8, "they cost what one may that enters whole"
     assert shown(700, results=40) == [200] * 40
 
 
