@@ -9,7 +9,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-_OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:examples|tests|benchmarks)/[^)#\s]*)\)")
+_OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:context_compressor|examples|tests|benchmarks)/[^)#\s]*)\)")
 _LANGUAGES = {".py": "python", ".mjs": "javascript", ".yaml": "yaml", ".json": "json"}
 _ASSETS = {".html", ".png", ".svg"}
 

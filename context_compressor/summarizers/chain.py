@@ -105,7 +105,9 @@ class FallbackSummarizer:
     over, and why.
 
     Args:
-        first, second, more: who to ask, in this order.
+        first: who is asked first.
+        second: who is asked where the first fails.
+        more: who is asked then, in this order.
         counter: measures summaries; a `TiktokenCounter()` when None.
         timeout_seconds: how long each may take, so that one which hangs does not use up the time of the next;
             None waits for ever.
