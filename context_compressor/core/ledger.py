@@ -7,7 +7,7 @@ withdrawn: a segment by itself, the stubs of an item together. The serialised fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -161,9 +161,9 @@ class Ledger:
         joined = self._ids_under[segment_id] = tuple(chain.from_iterable(reversed(found)))
         return joined
 
-    def covered(self) -> set[ItemKey]:
-        """Return every item that left for a live segment."""
-        return set(self._holder)
+    def covered(self) -> Set[ItemKey]:
+        """Return every item that left for a live segment; it grows and shrinks with the ledger."""
+        return self._holder.keys()
 
     def items(self) -> Iterator[ItemKey]:
         """Yield every item that a live stub or segment concerns."""

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, message_id
 from context_compressor.core.event import Done
+from context_compressor.core.ledger import Ledger
 from context_compressor.core.rebuild import Rebuilt, changed_ids, give_words_back, is_continued, rebuild
 from context_compressor.core.recovery import Recovery, read_words
 from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
@@ -300,7 +301,7 @@ class Tracker:
         """
         self._has_to_read = True
         state, loaded, old = self.state, self._loaded_tokens, self.state.known
-        covered = state.ledger.covered()
+        ledger = state.ledger
         is_told_anew = loaded is not None or self._is_another or bool(self._unrecorded)
         edits = await self.history.ledger(after=0 if is_told_anew else self.number)
         if edits and self.number and not is_told_anew:
@@ -335,7 +336,7 @@ class Tracker:
         self._note_gone(key for key in old.tokens if key not in known.tokens)
         state.known = known
         generation = state.generation
-        self._show(rebuilt, covered)
+        self._show(rebuilt, ledger)
         if moved or not is_continued(shown, state.items):
             if loaded is None:
                 self.branches.drop()
@@ -350,16 +351,15 @@ class Tracker:
         self.number = number
         return True
 
-    def _show(self, rebuilt: Rebuilt, covered: set[ItemKey] | None = None) -> None:
-        """Show a view that was made anew; `covered` is what had left before, if the ledger has changed."""
+    def _show(self, rebuilt: Rebuilt, before: Ledger | None = None) -> None:
+        """Show a view that was made anew; `before` is the ledger before, if that has changed."""
         state = self.state
-        covered = state.ledger.covered() if covered is None else covered
+        state.returned = {*((before or state.ledger).covered() - rebuilt.ledger.covered())}
         withdrawn, renewed = rebuilt.changes(state.ledger.edits())
         state.ledger.drop(withdrawn)
         for segment in renewed:
             state.ledger.replace(segment)
         state.rebuild(rebuilt)
-        state.returned = covered - state.ledger.covered()
 
     # Deciding what a view shows for good
 
@@ -840,7 +840,7 @@ class Tracker:
             return told
         tokens = state.tokens
         also = [SetSummary("")] if summary else []
-        if await self._exchange(keys, {}, None, also=also, without=quoting):
+        if await self._exchange(keys, {}, None, also=also, rebuilt=rebuilt):
             state.set_summary("" if summary else state.shown.summary)
             # What was departed from may hold the text as well.
             self.branches.drop(keys if text is None else None)
@@ -865,7 +865,7 @@ class Tracker:
         before: str | None,
         *,
         also: Sequence[Change] = (),
-        without: Collection[EditName] = (),
+        rebuilt: Rebuilt | None = None,
     ) -> bool:
         """Write messages in the place of others, and show them; tell whether that is done.
 
@@ -874,19 +874,19 @@ class Tracker:
             added: what is added, with its tokens, by key.
             before: key of the message in front of which they are added; None: at the end.
             also: what else is written.
-            without: names of edits that are withdrawn.
+            rebuilt: the view that this leads to, where it was made already.
         """
-        state, rebuilt = self.state, None
-        items = None
-        if not without:
+        state, items = self.state, None
+        if rebuilt is None:
             new = {key: (add.msg, tokens) for key, (add, tokens) in added.items()}
             items = state.items_with(new, gone, before)
         changes: list[Change] = [Delete(gone), *(add for add, _ in added.values()), *also]
-        if items is None:
+        if items is None and rebuilt is None:
             left = [entry for entry in await self.history.read() if entry.key not in set(gone)]
             place = next((n for n, entry in enumerate(left) if entry.key == before), len(left))
             left[place:place] = [Entry(0, 0, key, add.msg) for key, (add, _) in added.items()]
-            rebuilt = await self._rebuild(left, gone, unseen=added.keys(), without=without)
+            rebuilt = await self._rebuild(left, gone, unseen=added.keys())
+        if rebuilt is not None:
             changes += self._following(rebuilt)
         if not await self._write(changes, at=self.number):
             return False
@@ -1051,7 +1051,7 @@ class Tracker:
         if over is not None:
             self._show(over.rebuilt)
         state.commit(done, fresh)
-        state.returned -= state.ledger.covered()
+        state.returned = {item for item in state.returned if item not in state.ledger.covered()}
         for edit in outlived:
             state.ledger.replace(edit)
         return before
