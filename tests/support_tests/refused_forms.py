@@ -194,6 +194,8 @@ def chat_result(id: str, content: Any = "done") -> Dict:
     return {"role": "tool", "tool_call_id": id, "content": content}
 
 
+FUNCTION_CALL: Dict = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
+
 REFUSED_CHAT: dict[str, tuple[list[Any], str]] = {
     "result without call": ([HI, chat_result("a")], "result for 'a', which is not open"),
     "call without result": ([HI, chat_call("a"), HI], "call 'a' has no result"),
@@ -209,7 +211,7 @@ REFUSED_CHAT: dict[str, tuple[list[Any], str]] = {
     "silent assistant": ([HI, {"role": "assistant", "content": None}], "empty assistant message"),
     "empty calls": ([HI, {"role": "assistant", "content": "x", "tool_calls": []}], "empty tool_calls"),
     "empty list of parts": ([HI, {"role": "system", "content": []}], "system message without content"),
-    "result of null": ([HI, chat_call("a"), chat_result("a", None)], "result without content"),
+    "result of null": ([HI, chat_call("a"), chat_result("a", None)], "tool message without content"),
     "arguments cut off": (
         [HI, chat_call("a", arguments='{"a'), chat_result("a")],
         "no JSON object",
@@ -222,7 +224,22 @@ REFUSED_CHAT: dict[str, tuple[list[Any], str]] = {
         [HI, chat_call("a", arguments=""), chat_result("a")],
         "no JSON object",
     ),
+    "call without name": (
+        [HI, {"role": "assistant", "tool_calls": [{"id": "a", "function": {}}]}, chat_result("a")],
+        "call 'a' of no function",
+    ),
+    "function result without call": (
+        [HI, {"role": "function", "name": "f", "content": "x"}],
+        "without function_call",
+    ),
+    "function_call without result": ([HI, FUNCTION_CALL, HI], "a function_call has no result"),
+    "function_call without name": (
+        [HI, {**FUNCTION_CALL, "function_call": {"arguments": "{}"}}],
+        "function_call of no function",
+    ),
+    "reasoning alone": ([HI, {"role": "assistant", "reasoning_content": "Hm."}], "empty assistant message"),
     "only instructions": ([{"role": "system", "content": "Be kind."}], "only instructions"),
+    "nothing": ([], "only instructions"),
     "role": ([HI, {"role": "critic", "content": "Hm."}], "role 'critic'"),
     "content": ([HI, {"role": "user", "content": 5}], "content that is no text and no list"),
 }

@@ -3,13 +3,17 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from context_compressor.laws import anthropic_rules, responses_rules
-from context_compressor.laws.chat_rules import OPENAI_PARTS
+from context_compressor.laws.chat_rules import OPENAI_PARTS, RequestChecker
 from context_compressor.laws.chat_rules import problems as chat_problems
+from tests.support.recordings import requires_recordings, sessions
 from tests.support_tests.refused_forms import (
     CHUNK,
     FOUND,
+    FUNCTION_CALL,
     HI,
     IMAGE,
     MARK,
@@ -34,6 +38,11 @@ from tests.support_tests.refused_forms import (
 
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
 
+ANY_CHAT = st.sampled_from(
+    [message for messages, _ in REFUSED_CHAT.values() for message in messages]
+    + [chat_call("a", "b"), {"role": "function", "name": "f", "content": "x"}, "no object"]
+)
+
 
 class TestChat:
     @pytest.mark.parametrize(("messages", "problem"), REFUSED_CHAT.values(), ids=REFUSED_CHAT)
@@ -51,6 +60,14 @@ class TestChat:
             HI,
             chat_call("c", arguments='{"deep": {"a": [1]}}'),
             chat_result("c"),
+            FUNCTION_CALL,
+            {"role": "function", "name": "f", "content": "seen"},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "d", "type": "custom", "custom": {"name": "run", "input": "ls"}}],
+            },
+            chat_result("d"),
+            {"role": "assistant", "content": None, "refusal": "No."},
         ]
         assert chat_problems(history, parts=OPENAI_PARTS) == []
 
@@ -74,6 +91,19 @@ class TestChat:
     )
     def test_parts_are_those_of_their_role(self, role: str, part: dict[str, Any], is_known: bool):
         assert (chat_problems([HI, {"role": role, "content": [part]}], parts=OPENAI_PARTS) == []) is is_known
+
+    @requires_recordings
+    def test_recorded_sessions_are_valid_where_thoughts_are_taken(self):
+        for session in sessions("[a-r]*"):
+            assert chat_problems(session["messages"], takes_thoughts=True) == [], session["id"]
+
+    @given(st.lists(st.tuples(st.integers(0, 12), st.lists(ANY_CHAT, max_size=8)), min_size=1, max_size=6))
+    def test_what_is_the_same_in_two_requests_is_judged_as_if_read_anew(self, steps: list[Any]):
+        checker, messages = RequestChecker(), []
+        for kept, new in steps:
+            same = min(kept, len(messages))
+            messages = [*messages[:same], *new]
+            assert checker.check(messages, same) == chat_problems(messages)
 
 
 class TestResponses:

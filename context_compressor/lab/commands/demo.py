@@ -37,7 +37,7 @@ from context_compressor.lab.commands.options import (
     make_config,
     make_summarizer,
 )
-from context_compressor.lab.measure import RequestChecker
+from context_compressor.laws.chat_rules import problems
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.offload.files import FileOffloadStore
@@ -163,7 +163,6 @@ class _Run:
         self._tools = OffloadTools(memory)
         self._raw: list[ChatDict] = []
         self._seen_events = 0
-        self._checker = RequestChecker()
         self.outcome = Outcome(".".join(map(str, sys.version_info[:3])), memory.budget_tokens)
 
     async def run(self) -> Outcome:
@@ -200,8 +199,8 @@ class _Run:
         outcome.peak_view_tokens = max(outcome.peak_view_tokens, outcome.view_tokens)
         outcome.history_input_tokens += outcome.history_tokens
         outcome.view_input_tokens += outcome.view_tokens
-        if problems := self._checker.check(to_openai(view)):
-            outcome.invalid_requests.append(f"turn {turn}: {problems[0]}")
+        if found := problems(to_openai(view), takes_thoughts=True):
+            outcome.invalid_requests.append(f"turn {turn}: {found[0]}")
         new_events, self._seen_events = self._events[self._seen_events :], len(self._events)
         if self._console is not None:
             _show(self._console, turn, tools, outcome, new_events)

@@ -66,4 +66,3 @@ from context_compressor.lab.measure.systems import PlainSystem as PlainSystem
 from context_compressor.lab.measure.systems import Sliding as Sliding
 from context_compressor.lab.measure.systems import Spending as Spending
 from context_compressor.lab.measure.systems import System as System
-from context_compressor.lab.measure.validity import RequestChecker as RequestChecker

@@ -24,7 +24,7 @@ from context_compressor.lab.measure.results import (
     Watched,
 )
 from context_compressor.lab.measure.systems import Ours, Spending, System
-from context_compressor.lab.measure.validity import RequestChecker
+from context_compressor.laws.chat_rules import RequestChecker
 from context_compressor.messages.chat import to_openai
 from context_compressor.messages.msg import Msg, provenance_of, refs_shown
 
@@ -252,7 +252,7 @@ class _Replaying:
         """Tokens of what was really sent then."""
         self._view: list[Chat] = []
         """What was sent last."""
-        self._checker = RequestChecker()
+        self._checker = RequestChecker(takes_thoughts=True)
         self._tokens_before = [0]
         """Tokens of what stands before each message of the view, and of all of it."""
         self._spending = Spending()

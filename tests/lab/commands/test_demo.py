@@ -101,7 +101,7 @@ def test_a_store_that_keeps_nothing_is_an_error_though_the_session_went_on(cli, 
 
 
 def test_a_failed_check_ends_with_1(cli, monkeypatch):
-    monkeypatch.setattr("context_compressor.lab.commands.demo.RequestChecker.check", lambda *_: ["made up"])
+    monkeypatch.setattr("context_compressor.lab.commands.demo.problems", lambda *_, **__: ["made up"])
 
     ran = cli("demo", "--turns", 2)
 

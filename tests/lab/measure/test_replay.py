@@ -147,7 +147,7 @@ async def test_a_dropped_tool_result_is_invalid() -> None:
     """A view with a call whose result was dropped is refused; the turn says which."""
     done = await run(lambda history: [m for m in history if m is not SESSION[3]])
     assert [bool(turn.problems) for turn in done.turns] == [False, True, True, True, True, True]
-    assert done.turns[1].problems == ("the end: call 'c1' has no answer before this",)
+    assert done.turns[1].problems == ("end: call 'c1' has no result",)
     assert done.totals().invalid == 5
 
 
@@ -242,8 +242,8 @@ async def test_many_problems_are_counted() -> None:
 
     assert [len(turn.problems) for turn in done.turns] == [0, *range(21), 21, 21, 21]
     assert done.turns[-1].problems[:2] == (
-        "messages[3]: the call id 'c' again",
-        "messages[5]: the call id 'c' again",
+        "messages[3]: call id 'c' used before",
+        "messages[5]: call id 'c' used before",
     )
     assert done.turns[-1].problems[-1] == "and 3 more"
     assert done.totals().invalid == 23
