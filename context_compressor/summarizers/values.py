@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -77,18 +78,39 @@ class Shown:
 
     def __init__(self, text: str) -> None:
         *doubted, rest = text.split(MARK)
-        text = "".join([*(part[: part.rfind(" ") + 1] for part in doubted), rest])
-        self._words = f" {_words(text)} "
-        self._letters = _letters(text)
-        folded = normalize("NFKC", _ESCAPE.sub(" ", text)).casefold()
+        self._text = "".join([*(part[: part.rfind(" ") + 1] for part in doubted), rest])
+
+    # All of it is read once for each kind of value, and only for kinds that somebody looks for.
+
+    @cached_property
+    def _words(self) -> str:
+        return f" {_words(self._text)} "
+
+    @cached_property
+    def _letters(self) -> str:
+        return _letters(self._text)
+
+    @cached_property
+    def _folded(self) -> str:
+        return normalize("NFKC", _ESCAPE.sub(" ", self._text)).casefold()
+
+    @cached_property
+    def _amounts(self) -> dict[str | None, list[float]]:
         amounts: dict[str | None, list[float]] = defaultdict(list)
-        for number, unit in _AMOUNT_IN_TEXT.findall(folded):
+        for number, unit in _AMOUNT_IN_TEXT.findall(self._folded):
             amounts[unit].append(_plain(number))
         # Within words and names, too: `251kb`, `v12`, `1,2`.
-        amounts[None] = [*map(_plain, _NUMBER.findall(folded)), *map(float, re.findall(r"\d+", folded))]
-        self._amounts = {unit: sorted(numbers) for unit, numbers in amounts.items()}
-        self._dates = {_date(match) for match in _DATE.finditer(folded)}
-        self._days = {(int(day), int(year)) for day, year in _DAY_AND_YEAR.findall(folded)}
+        numbers = map(_plain, _NUMBER.findall(self._folded))
+        amounts[None] = [*numbers, *map(float, re.findall(r"\d+", self._folded))]
+        return {unit: sorted(numbers) for unit, numbers in amounts.items()}
+
+    @cached_property
+    def _dates(self) -> set[tuple[int, int, int]]:
+        return {_date(match) for match in _DATE.finditer(self._folded)}
+
+    @cached_property
+    def _days(self) -> set[tuple[int, int]]:
+        return {(int(day), int(year)) for day, year in _DAY_AND_YEAR.findall(self._folded)}
 
     def holds(self, value: Value) -> bool:
         """Tell whether a value can be put together from what stands here."""

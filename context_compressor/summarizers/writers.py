@@ -408,7 +408,7 @@ class NotesWriter:
         read = read or (job.read_tokens if rereads else self._tokens(notes))
         written = _reported(summary, "output_tokens")
         try:
-            return await run_off_loop(size, self._after, summary, asked, sent, notes)
+            return await run_rules_off_loop(size, self._after, summary, asked, sent, notes)
         finally:
             written = written or await run_off_loop(len(said), self._counter.count_text, said)
             job.paid.add(read, written, _reported(summary, "cached_tokens"))
