@@ -6,18 +6,18 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from context_compressor.core.config import ConfigFields
 from context_compressor.errors import ContextCompressorError
@@ -59,6 +59,8 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 """What a request may hold: long conversations, images included."""
 TOLD = "x-context-compressor"
 """The header of an answer that says what was done with its request: `view`, or why it passed unchanged."""
+SILENT_SECONDS = 15.0
+"""For so long a stream says nothing: common proxies and clients wait for a minute, some for half of one."""
 _IDENTITY = "context_compressor_identity"
 
 Dict = dict[str, Any]
@@ -76,6 +78,8 @@ class Api:
     """What ends a stream behind its last event."""
     names_events: bool = True
     """Whether a line before each event's data names its type."""
+    ping: bytes = b": nothing yet\n\n"
+    """What a stream may say at any time, and no client of it hears: a comment of server-sent events."""
 
     def written(self, event: Dict) -> bytes:
         """Return an event as it goes out."""
@@ -95,11 +99,19 @@ class Api:
         """Return an error within a stream as it goes out."""
         return b"%sdata: %s\n\n" % (b"event: error\n" if self.names_events else b"", as_json(said))
 
+    def refusal_event(self, error: Refused) -> bytes:
+        """Return a refusal within a stream: as the upstream told it, if that is what an API tells."""
+        said: Any = None
+        with suppress(ValueError):
+            said = json.loads(error.content)
+        is_told = isinstance(said, dict) and (said.get("error") or said.get("type") == "error")
+        return self.error_event(said if is_told else self.error(error.status_code, str(error)))
+
 
 APIS = (
     Api("/v1/chat/completions", ChatWire, "openai", ends_with=b"data: [DONE]\n\n", names_events=False),
     Api("/v1/responses", ResponsesWire, "openai"),
-    Api("/v1/messages", MessagesWire, "anthropic"),
+    Api("/v1/messages", MessagesWire, "anthropic", ping=b'event: ping\ndata: {"type": "ping"}\n\n'),
 )
 
 
@@ -302,9 +314,10 @@ class Gateway:
             body = None
         if not isinstance(body, dict):
             return await self._passed(request, content, "the body is no JSON object", api)
-        asked = _Asked(self, api, request, body)
+        asked: _Asked | None = None
         try:
-            if not asked.begin():
+            asked = self._begin(api, request, body)
+            if asked is None:
                 observer = self.compressions[api.path].conversations.observer
                 why = "no list that a view can be made of" if observer is None else "only observed"
                 return await self._passed(request, content, why, api)
@@ -324,62 +337,55 @@ class Gateway:
         except Exception as error:
             # The agent is not to stand still for a fault of the memory's.
             why = str(error) if isinstance(error, ContextCompressorError) else type(error).__name__
-            if asked.reply is not None:  # it is paid for, and not asked for again
+            if asked is not None and asked.reply is not None:  # it is paid for, and not asked for again
                 logger.warning("%s: the answer goes on as it came: %s", api.path, why, exc_info=True)
                 return JSONResponse(asked.reply, headers={TOLD: "view"})
             logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=True)
             return await self._passed(request, content, _header(why), api)
 
+    def _begin(self, api: Api, http: Request, body: Dict) -> _Asked | None:
+        """Return a request of which a view can be made; None: it passes."""
+        compression = self.compressions[api.path]
+        wire, form = compression.wire, compression.conversations.form
+        said = wire.said(body)
+        if not said:
+            return None
+        identity = identity_of(api.path, dict(http.headers), body, said, wire.system(body), form)
+        tracing.note_request(str(body.get("model")), identity.name)
+        made = partial(_Asked, self, api, http, identity)
+        return compression.begin(
+            made, body, beside={_IDENTITY: identity.name}, streams=bool(body.get("stream"))
+        )
 
-class _Asked:
-    """One request, until it is answered; to a `Sender` it is the `Talk` that it holds, in its turn."""
 
-    def __init__(self, gateway: Gateway, api: Api, request: Request, body: dict[str, Any]) -> None:
-        self._gateway, self._api, self._request, self._body = gateway, api, request, body
-        self._compression = gateway.compressions[api.path]
-        self._streams = bool(body.get("stream"))
-        self._headers = passed_on(request.headers.items(), "content-length")
+class _Asked(Talk):
+    """One request, until it is answered: views are made in its conversation's turn, and told of.
+
+    Args:
+        gateway, api, http: where it came in.
+        identity: whose conversation it belongs to.
+        talk: as `Talk` takes it.
+    """
+
+    def __init__(self, gateway: Gateway, api: Api, http: Request, identity: Identity, *talk: Any) -> None:
+        super().__init__(*talk)
+        self._gateway, self._api, self._http, self._identity = gateway, api, http, identity
+        self._headers = passed_on(http.headers.items(), "content-length")
         self._came: Headers = []
         """Headers of the newest answer."""
-        self._identity: Identity
-        self._talk: Talk
-        self._said: list[Any] = []
-        self._sent: list[Any] = []
+        self._listed: list[Any] = []
         """The last view."""
         self.reply: Any = None
         """The last whole answer to it."""
         self._lease: EventLease | None = None
-
-    def begin(self) -> bool:
-        """Tell whether a view can be made of the request; else it passes."""
-        wire, conversations = self._compression.wire, self._compression.conversations
-        said = wire.said(self._body)
-        if not said:
-            return False
-        self._said = said
-        self._identity = identity_of(
-            self._api.path,
-            dict(self._request.headers),
-            self._body,
-            said,
-            wire.system(self._body),
-            conversations.form,
-        )
-        tracing.note_request(str(self._body.get("model")), self._identity.name)
-        beside = {_IDENTITY: self._identity.name}
-        talk = self._compression.begin(self._body, beside=beside, streams=self._streams)
-        if talk is not None:
-            self._talk = talk
-        return talk is not None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._talk, name)
+        self._stream: EventStream | None = None
+        """The newest streamed answer."""
 
     async def view(self, own: Own | None = None) -> Sending:
         """Return what is to be sent now."""
         gateway, name, began = self._gateway, self._identity.name, time.monotonic()
         async with gateway.turns.of(name) as self._lease:
-            sending = await self._talk.view(own)
+            sending = await super().view(own)
         stats = self._compression.conversations.stats(name)
         gateway.metrics.note_view(self._api.path, time.monotonic() - began, stats)
         if stats is not None:
@@ -388,23 +394,23 @@ class _Asked:
 
     async def take(self, heard: Heard, *, was_streamed: bool = False) -> bool:
         """Take note of a reply; tell whether it is to be asked again."""
-        goes_on = await self._talk.take(heard, was_streamed=was_streamed)
+        goes_on = await super().take(heard, was_streamed=was_streamed)
         usage = heard.prompt_tokens if isinstance(heard.prompt_tokens, int) else 0
         stats = self._compression.conversations.stats(self._identity.name)
         tracing.note_usage(usage)
-        model = str(self._body.get("model"))
+        model = str(self._request.get("model"))
         self._gateway.journal.note_request(
-            self._identity, self._api.path, model, self._said, self._sent, stats, usage
+            self._identity, self._api.path, model, self._said, self._listed, stats, usage
         )
         return goes_on
 
-    async def _send(self, sent: dict[str, Any]) -> Any:
-        self._sent = self._compression.wire.said(sent) or []
-        path, query = self._request.url.path, self._request.url.query
+    async def _send(self, sent: Mapping[str, Any]) -> Any:
+        self._listed = self.wire.said(sent) or []
+        path, query = self._http.url.path, self._http.url.query
         if sent.get("stream"):
-            stream = await self._gateway.upstream.stream(path, query, self._headers, sent)
-            self._came = stream.headers
-            return stream
+            self._stream = await self._gateway.upstream.stream(path, query, self._headers, sent)
+            self._came = self._stream.headers
+            return self._stream
         self.reply, self._came = await self._gateway.upstream.ask(path, query, self._headers, sent)
         return self.reply
 
@@ -412,63 +418,84 @@ class _Asked:
         """Send a request of the library's own, for notes."""
         if self._lease is not None and await self._lease.begin(self._identity.name):
             self._gateway.metrics.note_taken_over()
-        path, query = self._request.url.path, self._request.url.query
+        path, query = self._http.url.path, self._http.url.query
         said, _ = await self._gateway.upstream.ask(path, query, self._headers, sent)
         return said
 
     async def answered(self) -> Response:
-        """Return the answer."""
-        sender = Sender(cast(Talk, self), self._send, self._send_apart, is_blocking=False)
+        """Return the answer; where a view takes long, a stream that says nothing until it is made."""
+        sender = Sender(self, self._send, self._send_apart, is_blocking=False)
+        work = asyncio.ensure_future(sender.answer((lambda first, _: first) if self._streams else None))
+        await _unless_gone(self._http, work, SILENT_SECONDS if self._streams else None)
+        if not work.done() and self._sent is not None:  # it is the upstream that says nothing
+            await _unless_gone(self._http, work)
         if self._streams:
-            stream = await _unless_gone(self._request, sender.answer(lambda first, _: first))
+            if work.done():
+                work.result()
             kind = ("content-type", "text/event-stream; charset=utf-8")
             headers = [*self._came, kind, (TOLD, "view")]
-            return _Streamed(self._written(sender, stream), 200, headers, stream.close)
-        reply = await _unless_gone(self._request, sender.answer(None))
-        response = Response(as_json(reply), media_type="application/json")
+            return _Streamed(
+                self._written(sender, work), 200, headers, partial(self._end, work), self._api.ping
+            )
+        response = Response(as_json(work.result()), media_type="application/json")
         response.raw_headers = [*response.raw_headers, *_raw([*self._came, (TOLD, "view")])]
         return response
 
-    async def _written(self, sender: Sender, first: EventStream) -> AsyncIterator[bytes]:
-        api, current = self._api, first
-
-        def opened(stream: EventStream) -> None:
-            nonlocal current
-            current = stream
-
-        events: Any = sender.events(first, opened)
+    async def _written(self, sender: Sender, work: asyncio.Future[Any]) -> AsyncIterator[bytes]:
+        api = self._api
         try:
-            async for event in events:
-                yield api.written(event)
-            if current.is_ended:
+            async with aclosing(self._events(sender, work)) as events:
+                async for event in events:
+                    yield api.written(event)
+            if self._stream is not None and self._stream.is_ended:
                 yield api.ends_with
         except Refused as error:
-            yield api.error_event(json.loads(error.content))
+            yield api.refusal_event(error)
         except Unreachable as error:
             yield api.error_event(api.error(error.status_code, str(error)))
         except Exception:
             logger.exception("%s: a stream broke off", api.path)
             yield api.error_event(api.error(500, "the gateway failed in the middle of a stream; ask again"))
-        finally:
-            await events.aclose()
-            await current.close()
+
+    async def _events(self, sender: Sender, work: asyncio.Future[Any]) -> AsyncGenerator[Any, None]:
+        """Yield what the caller gets; where no view could be made, the answer to his own list."""
+        try:
+            first = await work
+        except (Refused, Unreachable):
+            raise
+        except Exception:
+            logger.warning("%s: passed on unchanged", self._api.path, exc_info=True)
+            async for event in await self._send(self._request):
+                yield event
+            return
+        async with aclosing(sender.events(first)) as events:
+            async for event in events:
+                yield event
+
+    async def _end(self, work: asyncio.Future[Any]) -> None:
+        """Give back what is held."""
+        work.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await work
+        if self._stream is not None:
+            await self._stream.close()
 
 
-async def _unless_gone(request: Request, work: Any) -> Any:
-    """Do some work until it is done, or cancel it when the client goes away.
+async def _unless_gone(request: Request, work: asyncio.Future[Any], seconds: float | None = None) -> None:
+    """Wait for some work until it is done, or for so long; cancel it when the client goes away.
 
     Raises:
         ClientDisconnect: it did.
     """
-    task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(request))
+    is_left = True
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientDisconnect
+        await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        is_left = gone.done() and not work.done()
+        if is_left:
+            raise ClientDisconnect
     finally:
-        for one in (task, gone):
+        for one in (work, gone) if is_left else (gone,):
             if not one.done():
                 one.cancel()
                 with suppress(asyncio.CancelledError, Exception):
@@ -481,14 +508,26 @@ async def _gone(request: Request) -> None:
 
 
 class _Streamed(StreamingResponse):
-    """A streamed answer that gives back what it holds, however it ends, if it never began to."""
+    """A streamed answer that gives back what it holds, however it ends, if it never began to.
+
+    Args:
+        body: its pieces, each a whole event where there is a `ping`.
+        status, headers: of the answer.
+        close: gives back what it holds.
+        ping: sent where nothing else was for a while: some proxies and clients take silence for a fault.
+    """
 
     def __init__(
-        self, body: AsyncIterator[bytes], status: int, headers: Headers, close: Callable[[], Awaitable[None]]
+        self,
+        body: AsyncIterator[bytes],
+        status: int,
+        headers: Headers,
+        close: Callable[[], Awaitable[None]],
+        ping: bytes | None = None,
     ) -> None:
         super().__init__(body, status)
         self.raw_headers = _raw(headers)
-        self._close = close
+        self._close, self._ping = close, ping
         self._then: list[Callable[[], object]] = []
 
     def finally_do(self, what: Callable[[], object]) -> None:
@@ -496,9 +535,27 @@ class _Streamed(StreamingResponse):
         self._then.append(what)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        last = time.monotonic()
+
+        async def noted(message: Message) -> None:
+            nonlocal last
+            await send(message)
+            last = time.monotonic()
+
+        async def keep_alive(ping: bytes) -> None:
+            while True:
+                await asyncio.sleep(last + SILENT_SECONDS - time.monotonic())
+                if time.monotonic() - last >= SILENT_SECONDS:
+                    await noted({"type": "http.response.body", "body": ping, "more_body": True})
+
+        pinging = None if self._ping is None else asyncio.create_task(keep_alive(self._ping))
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, noted)
         finally:
+            if pinging is not None:
+                pinging.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await pinging
             for do in self._then:
                 do()
             with suppress(Exception):

@@ -177,7 +177,7 @@ class Journal:
                 _count(row, one)
                 for event in one.events:
                     number = row.events[-1]["number"] + 1 if row.events else 1
-                    row.events.append({"number": number, "at": one.at, **asdict(event)})
+                    row.events.append({**asdict(event), "number": number, "at": one.at})  # not the ledger's
                     views[number] = one.views or {}
             gone.extend(event["number"] for event in row.events[:-MOST_EVENTS])
             row.events = row.events[-MOST_EVENTS:]

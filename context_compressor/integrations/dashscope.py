@@ -15,6 +15,7 @@ from context_compressor.integrations.clients.talk import (
     KEPT,
     Compression,
     Sender,
+    Talk,
     asked_by,
     each,
     stats_of,
@@ -67,7 +68,7 @@ def _begin(
     """Return what answers a call; None: it passes."""
     request = _arguments(given, args, kwargs)
     streams = bool(request.get("stream"))
-    talk = compression.begin(request, beside={}, streams=streams)
+    talk = compression.begin(Talk, request, beside={}, streams=streams)
     if talk is None:
         return None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from context_compressor.gateway import app
 from tests.gateway.served import LISTS, PATHS, Served, every_api, notes, serving
 from tests.integrations.clients_support import Api
 from tests.support.model_server import (
@@ -143,3 +144,49 @@ async def test_clients_that_vanish_leave_nothing() -> None:
         again = await http.post(PATHS["chat"], json={"model": "m", "messages": said})
         assert (again.status_code, again.headers["x-context-compressor"]) == (200, "view")
         await at_rest(served, server)
+
+
+AFTERWARDS = {
+    "well": (None, "Well."),
+    "refused": (raw("<h1>No</h1>", code=429, content_type="text/html"), "<h1>No</h1>"),
+    "no view": (None, "Well."),
+}
+
+
+@every_api
+@pytest.mark.parametrize("then", AFTERWARDS)
+async def test_a_stream_says_something_while_notes_are_written(
+    api: Api, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no SDK hears, until there is an answer, a refusal, or the answer to the caller's whole list."""
+    monkeypatch.setattr(app, "SILENT_SECONDS", 0.01)
+    (reply, told), on_failure = AFTERWARDS[then], "raise" if then == "no view" else "fallback"
+    async with (
+        ModelServer(lambda _: "Well.") as server,
+        serving(server, summarizer="own", on_failure=on_failure) as served,
+        served.http() as http,
+    ):
+        if reply is not None:
+            server.fail(reply, times=2)
+        server.fail(hang(), times=2)  # comes first
+        client, pings, rest = served.client(api), 0, ""
+        asked = asyncio.create_task(api.ask(client, notes(24), stream=True, asynchronous=True))
+        body = {"model": "m", "max_tokens": 9, LISTS[api.name]: notes(25), "stream": True}
+        async with http.stream("POST", PATHS[api.name], json=body) as answered:
+            async for line in answered.aiter_lines():
+                pings += line in (": nothing yet", "event: ping")
+                if pings == 3:
+                    server.release()
+                rest = f"{rest}{line}\n"
+        if reply is None:
+            assert (await asked).text == told
+        else:
+            with pytest.raises(Exception, match=told):
+                await asked
+        await client.close()
+        await at_rest(served, server)
+        assert len(await served.gateway.journal.rows()) == (2 if then == "well" else 0)
+    assert (answered.status_code, answered.headers["x-context-compressor"]) == (200, "view")
+    assert ("<h1>" in rest) == (reply is not None)
+    if then == "no view":
+        assert len(server.requests[-1].json[LISTS[api.name]]) >= 24

@@ -27,7 +27,7 @@ from context_compressor.integrations import anthropic, dashscope, openai
 from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
-from context_compressor.integrations.clients.talk import Compression, Sender, asked_by
+from context_compressor.integrations.clients.talk import Compression, Sender, Talk, asked_by
 from tests.support.model_server import ModelServer
 from tests.support.task import FUNCTIONS
 from tests.support_tests.clients import RefusedError, joined_responses
@@ -350,7 +350,7 @@ class Plain:
 
     async def ask(self, request: Dict) -> Any:
         streams = bool(request.get("stream"))
-        talk = self.compression and self.compression.begin(request, beside={}, streams=streams)
+        talk = self.compression and self.compression.begin(Talk, request, beside={}, streams=streams)
         if not talk:
             made = await self.send(request)
         else:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.integrations.clients.talk import KEPT, Compression, Sender, each, through
+from context_compressor.integrations.clients.talk import KEPT, Compression, Sender, Talk, each, through
 
 ClientT = TypeVar("ClientT")
 
@@ -167,7 +167,7 @@ def _begin(
     opens = not any(str(name).lower() == _RAW for name in headers)
     stream_class = posts.stream_class if kwargs.get("stream") else None
     talk = compression.begin(
-        body, beside={"extra_headers": headers}, opens=opens, streams=stream_class is not None
+        Talk, body, beside={"extra_headers": headers}, opens=opens, streams=stream_class is not None
     )
     if talk is None:
         kwargs["body"] = compression.wire.passing(kwargs["body"])

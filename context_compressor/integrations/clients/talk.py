@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -41,6 +41,7 @@ from context_compressor.tools.tools import schemas_in
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+TalkT = TypeVar("TalkT", bound="Talk")
 
 MOST_ROUNDS = 8
 """So many replies that call only ours are answered for one request; the next one is the caller's."""
@@ -78,15 +79,17 @@ class Compression:
 
     def begin(
         self,
+        made: Callable[..., TalkT],
         request: Mapping[str, Any],
         *,
         beside: Mapping[str, Any],
         opens: bool = True,
         streams: bool = False,
-    ) -> Talk | None:
+    ) -> TalkT | None:
         """Return how a request is sent; None: it passes untouched.
 
         Args:
+            made: `Talk`, or what makes one of its kind.
             request: what is sent.
             beside: what it carries besides, for the caller's key.
             opens: whether replies can be looked into.
@@ -99,7 +102,7 @@ class Compression:
             observer.note(lambda: said, lambda: self.wire.system(request))
             return None
         self.last_used = next(_USES)
-        return Talk(self, request, said, {**request, **beside}, opens, streams)
+        return made(self, request, said, {**request, **beside}, opens, streams)
 
 
 KEPT = "_context_compressor"
@@ -396,7 +399,9 @@ class Sender:
             if not await self._own(self.talk.take(self.talk.wire.heard(replies[-1]))):
                 return self.talk.handed(replies)
 
-    async def events(self, stream: Any, opened: Callable[[Any], None] | None = None) -> AsyncIterator[Any]:
+    async def events(
+        self, stream: Any, opened: Callable[[Any], None] | None = None
+    ) -> AsyncGenerator[Any, None]:
         """Yield what a stream, and those that go on from it, have for the caller.
 
         Args:
