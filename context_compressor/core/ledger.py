@@ -63,16 +63,15 @@ class Ledger:
     those of what a model read beside, 50 for each message, and no words.
 
     Attributes:
-        pending: refs whose text is not durable yet; read-back serves them from the history.
-        unwanted: refs whose text nothing names any more and which the store has yet to remove.
+        doubtful: refs of which nobody knows whether the store has what an edit names, or has removed what
+            none does.
         frontier: how many history messages have been seen.
         decisions: what pairing decided for views that were shown, saved beside it; None in a state that an
             earlier release saved, until the history is read.
     """
 
     def __init__(self) -> None:
-        self.pending: set[str] = set()
-        self.unwanted: set[str] = set()
+        self.doubtful: set[str] = set()
         self.frontier = 0
         self.decisions: Decisions | None = Decisions()
         self._edits: dict[EditName, Edit] = {}
@@ -169,6 +168,16 @@ class Ledger:
         """Yield every item that a live stub or segment concerns."""
         yield from self._stubs
         yield from self._holder
+
+    @property
+    def pending(self) -> set[str]:
+        """The refs of texts that may not be in the store: read-back serves them from the history."""
+        return {ref for ref in self.doubtful if self.is_live(ref)}
+
+    @property
+    def unwanted(self) -> set[str]:
+        """The refs of texts that nothing names any more and that the store has yet to remove."""
+        return {ref for ref in self.doubtful if not self.is_live(ref)}
 
     def is_live(self, ref: str) -> bool:
         """Tell whether a live edit names `ref`, or has its words there."""
@@ -298,9 +307,9 @@ class Ledger:
         ]
 
     def _name(self, edit: Edit) -> None:
-        self._named.update(refs_of(edit))
+        self._named.update(named := refs_of(edit))
         self._kept.update(kept := kept_refs_of(edit))
-        self.unwanted.difference_update(kept)
+        self.doubtful.difference_update(ref for ref in kept if ref not in named)  # words were just written
 
     def _forget(self, edit: Edit) -> None:
         for counts, refs in ((self._named, refs_of(edit)), (self._kept, kept_refs_of(edit))):
@@ -308,14 +317,21 @@ class Ledger:
                 counts[ref] -= 1
                 if counts[ref] <= 0:
                     del counts[ref]
-        gone = {ref for ref in kept_refs_of(edit) if ref not in self._kept}
         # A pending text may have landed although the store said no; removing an absent one is fine.
-        self.pending -= gone
-        self.unwanted |= gone
+        self.give_up(kept_refs_of(edit))
 
     def give_up(self, refs: Iterable[str]) -> None:
         """Note that texts are to be removed from the store, but for those that an edit names."""
-        self.unwanted |= {ref for ref in refs if not self.is_live(ref)}
+        self.doubtful |= {ref for ref in refs if not self.is_live(ref)}
+
+    def note_pending(self, refs: Iterable[str]) -> None:
+        """Note which of the texts that an edit names may not be in the store: these, and no others."""
+        self.doubtful = self.unwanted | {ref for ref in refs if self.is_live(ref)}
+
+    def note_stored(self, ref: str) -> None:
+        """Note that a text is in the store; one that nothing names any more is still to be removed."""
+        if self.is_live(ref):
+            self.doubtful.discard(ref)
 
     def stands_in_for(self, item: ItemKey) -> bool:
         """Tell whether a segment stands in for an item, or a stub for one of its texts."""
@@ -387,7 +403,8 @@ class Ledger:
             other.append(edit)
         other._used_ids |= self._used_ids
         other.frontier = self.frontier
-        other.pending = {ref for ref in learnt.get("pending", ()) if other.is_live(ref)}
+        # What was to be removed may be gone, though somebody names it again.
+        other.note_pending({*learnt.get("pending", ()), *self.unwanted})
         other.give_up(self.unwanted | self.kept_refs())
         decisions = learnt.get("decisions")
         other.decisions = Decisions() if decisions is None else Decisions.from_dict(decisions)
@@ -403,7 +420,7 @@ class Ledger:
         other = Ledger()
         for edit in self._edits.values():
             other.append(edit)
-        other.pending, other.unwanted = set(self.pending), set(self.unwanted)
+        other.doubtful = set(self.doubtful)
         other.frontier, other._used_ids = self.frontier, set(self._used_ids)
         other.decisions = deepcopy(self.decisions)
         return other
@@ -436,7 +453,7 @@ class Ledger:
                 raise InvalidStateError(f"compression.ledger.entries[{index}]: {fault}")
             ledger.append(edit)
         ledger.frontier = saved.frontier
-        ledger.pending = {ref for ref in saved.pending if ledger.is_live(ref)}
+        ledger.note_pending(saved.pending)
         ledger.give_up(saved.unwanted)
         ledger._used_ids.update(saved.withdrawn_ids)
         return ledger

@@ -33,7 +33,6 @@ class Performance:
         task: performs it, where it was begun before it is due; kept here because a loop lets go of tasks that
             wait.
         failure: why nothing came of that; None unless it failed.
-        removed: refs of texts that the store was asked to remove meanwhile.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class Performance:
         self.fresh = set(state.fresh)
         self.task: asyncio.Task[None] | None = None
         self.failure: str | None = None
-        self.removed: set[str] = set()
         self._state = state
         self._totals = totals
         self._generation = state.generation
@@ -113,7 +111,7 @@ class Performance:
     def holds(self, state: MemoryState) -> bool:
         """Tell whether it is performed, or under way in the running loop, and fits the view as it is now."""
         is_there = self.done is not None or self.waits_in(asyncio.get_running_loop())
-        if not is_there or state is not self._state or not self.removed.isdisjoint(self.event.attempted):
+        if not is_there or state is not self._state:
             return False
         if state.generation == self._generation:
             return True

@@ -506,10 +506,7 @@ class Shell:
         """
         await self._give_up_dropped()
         if self._texts.removable() and await self._may_remove():
-            gone = self._texts.removable()
-            if self._prepared is not None:
-                self._prepared.removed.update(gone)
-            await self._texts.remove(gone)
+            await self._texts.remove(self.prepared_refs)
 
     async def _give_up_dropped(self) -> None:
         """Wait until what was dropped has ended, and let what it may have stored be removed."""
@@ -547,7 +544,7 @@ class Shell:
             orphans = [ref for ref in stored if not ledger.is_live(ref) and ref not in prepared]
             if orphans:
                 logger.info("%d stored texts that nothing names are removed", len(orphans))
-            ledger.unwanted.update(orphans)
+            ledger.give_up(orphans)
         return orphans
 
     async def _deliver(self, events: Sequence[CompressionEvent]) -> None:

@@ -222,7 +222,7 @@ class MemoryState:
         pending = self.pending_after(done)
         for edit in done.edits:
             self.ledger.append(edit)
-        self.ledger.pending = {ref for ref in pending if self.ledger.is_live(ref)}
+        self.ledger.note_pending(pending)
         self.blocked |= done.blocked
         for key in fresh:
             self.fresh.pop(key, None)
@@ -230,6 +230,7 @@ class MemoryState:
 
     def follow(self, edits: Sequence[Edit], pending: Iterable[str]) -> bool:
         """Show edits that others appended to the ledger; tell whether the view had all that is needed."""
+        unwanted = self.ledger.unwanted
         for edit in edits:
             shown = {item.key for item in self.items}
             known = self.ledger.segment(edit.id) if isinstance(edit, SegmentEdit) else None
@@ -245,7 +246,7 @@ class MemoryState:
                 return False
             self.ledger.append(edit)
             self.shown.show(apply_edits(self.items, [edit], self.ledger, self.measure))
-        self.ledger.pending = {ref for ref in pending if self.ledger.is_live(ref)}
+        self.ledger.note_pending({*pending, *unwanted})  # what was to be removed may be gone
         self.fresh = {i.key: i.tokens for i in self.items if i.key in self.fresh and not i.stubs}
         return True
 

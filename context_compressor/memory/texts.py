@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from context_compressor.core.config import CompressionConfig
@@ -42,9 +42,6 @@ class Texts:
         self._config = config
         self._store = store
         self._tracker = tracker
-        self._lost: set[str] = set()
-        """Refs whose text the store once had and was found not to have any more, or was asked to remove and
-        did not say that it has: it may do so late, when the text is named again."""
 
     async def read(self, ref: str) -> str:
         """Return a text that the ledger names; made from the history where the store does not have it.
@@ -58,7 +55,7 @@ class Texts:
             raise OffloadNotFoundError(f"{ref} is not one of this memory's refs")
         failure: OffloadError
         if ref in ledger.pending:
-            failure = OffloadNotFoundError(f"{ref} was never stored, and its messages are gone")
+            failure = OffloadNotFoundError(f"{ref} is not in the store, and its messages are gone")
         else:
             try:
                 return await read_text(self._store, ref, self._config.store_timeout_seconds)
@@ -73,16 +70,16 @@ class Texts:
             logger.warning("%s: %s; the messages under it are read instead", ref, failure)
             return text
         if isinstance(failure, OffloadNotFoundError | OffloadCorruptError):
-            self._lost.add(ref)  # somebody tidied the store; the next event stores it again
+            ledger.doubtful.add(ref)  # somebody tidied the store; the next event stores it again
         return text
 
     async def retry_pending(self) -> None:
-        """Try again to store what the store refused, or has lost; it stays so where that fails again.
+        """Try again to store what is pending; it stays so where that fails again.
 
         What is deleted meanwhile is unwanted by then, and removed behind this. Holds: event lock.
         """
         ledger = self._tracker.state.ledger
-        missing = ledger.pending.union(ref for ref in self._lost if ledger.is_live(ref))
+        missing = ledger.pending
         if not missing:
             return
         recovery = await self._tracker.recovery()
@@ -99,10 +96,9 @@ class Texts:
             except OffloadError as error:
                 refusal = error
                 break
-            ledger.pending.discard(ref)
-            self._lost.discard(ref)
+            ledger.note_stored(ref)
         if refusal is not None:  # one line for all: a disk may be full for long, and each event adds a text
-            left = missing & (ledger.pending | self._lost)
+            left = missing & ledger.pending
             logger.warning("texts still not stored: %d, the last for: %s", len(left), refusal)
 
     async def copy_words(self) -> None:
@@ -135,22 +131,26 @@ class Texts:
         """Return the refs of what is in the store and nothing names any more, branches included."""
         ledger, branches = self._tracker.state.ledger, self._tracker.branches
         # What a branch names is given up once more when that is let go.
-        ledger.unwanted = {ref for ref in ledger.unwanted if not branches.holds(ref)}
+        ledger.doubtful -= {ref for ref in ledger.unwanted if branches.holds(ref)}
         return sorted(ledger.unwanted)
 
-    async def remove(self, refs: Collection[str]) -> None:
-        """Remove texts from the store; one that it does not remove stays unwanted.
+    async def remove(self, stored: Callable[[], Collection[str]]) -> None:
+        """Remove from the store what nothing names any more; what it does not remove stays unwanted.
 
         Others may have named some meanwhile: then what they wrote is read first, at the next call.
+
+        Args:
+            stored: returns the refs of what is being stored for an event. What that stored while it was
+                removed is not known to be there, and pending when it is named.
         """
         if not await self._tracker.is_at_head():
             return
         refused = 0
         refusal: Exception | None = None
-        for ref in refs:
-            if self._tracker.state.ledger.is_live(ref):
+        gone: list[str] = []
+        for ref in self.removable():
+            if ref in stored() or self._tracker.state.ledger.is_live(ref):
                 continue
-            self._lost.add(ref)
             try:
                 async with asyncio.timeout(self._config.store_timeout_seconds):
                     await self._store.delete(ref)
@@ -160,10 +160,10 @@ class Texts:
             except Exception as error:
                 refused, refusal = refused + 1, error
                 continue
-            self._tracker.state.ledger.unwanted.discard(ref)
+            gone.append(ref)
         if refusal is not None:  # one line for all: a disk may be read-only for long
             logger.warning("texts not removed, tried again: %d, the last for: %r", refused, refusal)
         # Whoever wrote meanwhile may have named one of them: that is to be stored again.
-        if await self._tracker.is_at_head():
-            ledger = self._tracker.state.ledger
-            self._lost = {ref for ref in self._lost if ledger.is_live(ref) or ref in ledger.unwanted}
+        if gone and await self._tracker.is_at_head():
+            ledger, kept = self._tracker.state.ledger, stored()
+            ledger.doubtful -= {ref for ref in gone if not (ref in kept or ledger.is_live(ref))}

@@ -73,6 +73,9 @@ def test_a_ref_lives_while_any_edit_names_it() -> None:
     assert ledger.unwanted == {R[0]}
     ledger.append(stub("c", R[0]))
     assert ledger.unwanted == set()
+    assert ledger.pending == {R[0]}  # its removal may be under way
+    ledger.note_stored(R[0])
+    assert ledger.pending == set()
 
 
 def test_refs_come_by_the_newest_message_that_they_are_of() -> None:
@@ -190,7 +193,7 @@ def full() -> Ledger:
     )
     ledger.withdraw(ItemKey("d"))
     ledger.withdraw(ItemKey("e"))
-    ledger.pending = {R[2]}
+    ledger.note_pending([R[2]])
     ledger.frontier = 12
     return ledger
 
