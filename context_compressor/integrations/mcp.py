@@ -20,7 +20,7 @@ from context_compressor.errors import ContextCompressorError
 from context_compressor.integrations.loopback import address_of, host_in, is_loopback
 from context_compressor.memory.sessions import MAX_NAME_CHARACTERS, Sessions
 from context_compressor.messages.media import kind_of_media, source_of
-from context_compressor.messages.text import dump_sendable, sendable
+from context_compressor.messages.text import sendable
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.guide import LOAD_TOOL
 from context_compressor.tokens.counter import TokenCounter
@@ -173,7 +173,9 @@ class ContextServer(_Base):
         }
         if view.unsaved is not None:
             told["note"] = view.unsaved
-        text = dump_sendable(told)
+        text = json.dumps(told, ensure_ascii=False)
+        if sendable(text) is not text:  # half a surrogate pair: an escape in a text carries it, and no data
+            return _said(json.dumps(told))
         return {**_said(text), "structuredContent": json.loads(text)}
 
 

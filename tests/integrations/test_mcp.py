@@ -245,6 +245,13 @@ async def test_what_is_wrong_is_said_in_words(tmp_path: Path) -> None:
         assert json.loads(state.read_text())["version"] == 1
 
 
+async def test_half_a_surrogate_pair_comes_back_as_an_escape(tmp_path: Path) -> None:
+    said = [{"role": "user", "content": "\ud800 is half"}]
+    given = {"messages": said, "session": "s"}
+    answer = (await in_process(tmp_path).call_tool("compress", given)).model_dump_json(by_alias=True)
+    assert json.loads(json.loads(answer)["content"][0]["text"])["messages"] == said
+
+
 async def test_media_come_as_the_protocol_has_them(tmp_path: Path) -> None:
     store = FileOffloadStore(tmp_path, "agent")
     image = await store.write(f"data:image/png;base64,{PIXEL}")
