@@ -250,4 +250,4 @@ def check_number(
     if not (is_number and (value > least or (value == least and not is_above))):  # type: ignore[operator]
         expected = "a whole number" if is_whole else "a number"
         wanted = f"{expected} above {least}" if is_above else f"{expected} from {least} up"
-        raise InvalidArgumentError(f"{argument}: expected {wanted}, got {value!r}")
+        raise InvalidArgumentError(f"{argument}: expected {wanted}, got {value!r:.200}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from context_compressor import errors
+from context_compressor import CompressedMemory, Msg, errors, from_openai, ref_of
 from context_compressor.errors import (
     ConflictError,
     ContextCompressorError,
@@ -62,3 +62,23 @@ class Own(ContextOverflowError):
 def test_so_does_a_subclass_with_an_argument_of_its_own(way: str) -> None:
     again = WAYS[way](Own("too much", "north"))
     assert (type(again), str(again), again.region, again.needed) == (Own, "too much", "north", 2)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Msg("user", "hello", LONG),
+        lambda: from_openai([{"role": LONG, "content": "hello"}]),
+        lambda: CompressedMemory().tools(LONG),  # type: ignore[arg-type]
+        lambda: CompressedMemory(summarizer=LONG),  # type: ignore[arg-type]
+        lambda: CompressedMemory().face.run(CompressedMemory().read_ref(LONG)),
+        lambda: ref_of(5),  # type: ignore[arg-type]
+    ],
+)
+def test_an_error_shows_a_value_and_not_all_of_a_long_one(call: Callable[[], Any]) -> None:
+    with pytest.raises(ContextCompressorError) as raised:
+        call()
+    assert len(str(raised.value)) < 1_000

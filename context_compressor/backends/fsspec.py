@@ -70,7 +70,7 @@ class FsspecOffloadStore(PackedOffloadStore):
         check_namespace(name)
         super().__init__(name, Packing(compress_above, encryption_key), max_bytes)
         if not isinstance(url, str) or not url:
-            raise InvalidArgumentError(f"url: expected such as 's3://bucket/texts', got {url!r}")
+            raise InvalidArgumentError(f"url: expected such as 's3://bucket/texts', got {url!r:.200}")
         for option in options:  # a file system ignores options that it does not know
             if near := get_close_matches(option, signature(FsspecOffloadStore).parameters, n=1, cutoff=0.8):
                 raise InvalidArgumentError(f"{option}: there is no such option; did you mean {near[0]}?")

@@ -72,7 +72,9 @@ def as_namespace(value: object) -> str:
     """
     if isinstance(value, tuple):
         if len(value) != 2 or not all(isinstance(part, str) for part in value):
-            raise InvalidArgumentError(f"namespace: expected the ids of a user and a session, got {value!r}")
+            raise InvalidArgumentError(
+                f"namespace: expected the ids of a user and a session, got {value!r:.200}"
+            )
         return digest(*value)
     return digest(as_name(value, "namespace", "default"))
 

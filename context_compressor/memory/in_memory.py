@@ -112,7 +112,7 @@ def _read_item(item: object, place: str) -> tuple[Msg, list[str]]:
         raise InvalidStateError(f"{place}: expected a message and its marks, got {type(item).__name__}")
     data, marks = item
     if not isinstance(marks, list | tuple) or not all(isinstance(mark, str) for mark in marks):
-        raise InvalidStateError(f"{place}[1]: expected a list of strings, got {marks!r}")
+        raise InvalidStateError(f"{place}[1]: expected a list of strings, got {marks!r:.200}")
     return _read_message(data, f"{place}[0]"), list(marks)
 
 

@@ -71,7 +71,7 @@ class Recall:
         if not isinstance(query, str):
             raise InvalidArgumentError(f"query: expected a string, got {type(query).__name__}")
         if type(limit) is not int or limit < 1:
-            raise InvalidArgumentError(f"limit: expected a number from 1 up, got {limit!r}")
+            raise InvalidArgumentError(f"limit: expected a number from 1 up, got {limit!r:.200}")
         if role is not None and role not in ROLES:
             raise InvalidArgumentError(f"role: expected one of {', '.join(ROLES)}, got {role!r:.80}")
 

@@ -94,7 +94,7 @@ def read_message(message: object, tool_names: dict[str, str], form: str = OF) ->
     refuse_foreign(data, form)
     role, content = data.get("role"), data.get("content")
     if role not in _ROLES:
-        raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
+        raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r:.200}")
     noted = remember(data, ("role", "content"), ("role", "content"), "")
     # Of an instruction always: else it would be like one of another form, which has no place here.
     remark = {REMARK: {"of": OF}} | noted_as(OF, noted) if role == "system" else noted_as(OF, noted)

@@ -159,7 +159,7 @@ def _read_message(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
     if not isinstance(role, str):
         raise wrong("role", f"one of {', '.join(ROLES)}", role)
     if role not in ROLES:
-        raise InvalidMessageError(f"role: expected one of {', '.join(ROLES)}, got {role!r}")
+        raise InvalidMessageError(f"role: expected one of {', '.join(ROLES)}, got {role!r:.200}")
     role = str.__str__(role)  # out of an enum
     if role == "assistant":
         return _read_assistant(data, tool_names)

@@ -96,4 +96,4 @@ def as_form(form: object) -> Form:
     if isinstance(form, str) and form in FORMS:
         return FORMS[form]
     names = ", ".join(map(repr, FORMS))
-    raise InvalidArgumentError(f"form: expected {names} or a Form(read, write), got {form!r}")
+    raise InvalidArgumentError(f"form: expected {names} or a Form(read, write), got {form!r:.200}")

@@ -108,7 +108,7 @@ class Msg:
         id: str | None = None,
     ) -> None:
         if role not in ROLES:
-            raise InvalidMessageError(f"role: expected one of {', '.join(ROLES)}, got {role!r}")
+            raise InvalidMessageError(f"role: expected one of {', '.join(ROLES)}, got {role!r:.200}")
         if not isinstance(name, str):
             raise InvalidMessageError(f"name: expected a string, got {type(name).__name__}")
         if not isinstance(content, str):

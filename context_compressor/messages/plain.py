@@ -85,7 +85,7 @@ def check_messages(messages: Iterable[Msg]) -> list[Msg]:
             raise InvalidArgumentError(f"{place}: expected a Msg, got {type(msg).__name__}")
         if role not in _ROLES:
             roles = ", ".join(_ROLES)
-            raise InvalidMessageError(f"{place}.role: expected one of {roles}, got {role!r}")
+            raise InvalidMessageError(f"{place}.role: expected one of {roles}, got {role!r:.200}")
         raise wrong(f"{place}.content", "a string or a list of blocks", content)
     return given
 

@@ -163,7 +163,7 @@ def _read_said(data: dict[str, Any]) -> Msg:
     role, content = data.get("role"), data.get("content")
     if role not in _ROLES:
         mend = "; a tool's result is an item of its own here, function_call_output" if role == "tool" else ""
-        raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}{mend}")
+        raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r:.200}{mend}")
     kind: Role = "system" if role == "developer" else role
     noted = remember(data, ("role", "content"), ("role", "content"), "")
     if role == "developer":

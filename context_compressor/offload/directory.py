@@ -560,7 +560,7 @@ def collect_garbage(
     check_limit("max_age_seconds", max_age_seconds)
     kept = list(keep) if isinstance(keep, Iterable) and not isinstance(keep, str) else None
     if kept is None or not all(isinstance(name, str) for name in kept):
-        raise InvalidArgumentError(f"keep: expected names of namespaces, got {keep!r}")
+        raise InvalidArgumentError(f"keep: expected names of namespaces, got {keep!r:.200}")
     return _collect(root, _Limits(max_bytes, max_age_seconds), frozenset(kept), dry_run=dry_run)
 
 

@@ -29,15 +29,19 @@ REF_PATTERN = re.compile(r"ctx://[0-9a-f]{16}(?![0-9a-f])")
 
 
 def ref_of(text: str) -> str:
-    """Return a text's ref: `ctx://` and 16 hex digits of its SHA-256 over UTF-8 with `surrogatepass`."""
-    return REF_PREFIX + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    """Return a text's ref: `ctx://` and 16 hex digits of its SHA-256 over UTF-8 with `surrogatepass`.
+
+    Raises:
+        InvalidArgumentError: no string.
+    """
+    return REF_PREFIX + hashlib.sha256(check_text(text).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def check_ref(ref: object) -> str:
     """Return `ref` when it is well-formed, or raise OffloadNotFoundError, whose text shows the form."""
     if isinstance(ref, str) and REF_PATTERN.fullmatch(ref):
         return ref
-    raise OffloadNotFoundError(f"{ref!r} is not a ref; a ref is ctx:// and 16 lower-case hex digits")
+    raise OffloadNotFoundError(f"{ref!r:.200} is not a ref; a ref is ctx:// and 16 lower-case hex digits")
 
 
 def check_text(text: object) -> str:

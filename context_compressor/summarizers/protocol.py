@@ -157,8 +157,8 @@ def check_summarizer(argument: str, summarizer: object, mend: str = "") -> None:
         if summarizer == OWN:
             refuse_own(argument)
         raise InvalidArgumentError(
-            f"{argument}: {summarizer!r} is a name; give a summarizer that asks that model, such as "
-            f"OpenAISummarizer({summarizer!r}) or DashScopeSummarizer({summarizer!r})"
+            f"{argument}: {summarizer!r:.99} is a name; give a summarizer that asks that model, such as "
+            f"OpenAISummarizer({summarizer!r:.99}) or DashScopeSummarizer({summarizer!r:.99})"
         )
     check_members(argument, summarizer, "a Summarizer", ("remote", "summarize"), mend)
 

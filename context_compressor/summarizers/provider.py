@@ -166,10 +166,10 @@ class ProviderSummarizer(ABC):
     ) -> None:
         # Later a wrong one would fail at every event, and the extractive summariser would step in each time.
         if not isinstance(model, str) or not model.strip():
-            raise InvalidArgumentError(f"model: expected the name of a model, got {model!r}")
+            raise InvalidArgumentError(f"model: expected the name of a model, got {model!r:.200}")
         if base_url is not None and not str(base_url).lower().startswith(("http://", "https://")):
             raise InvalidArgumentError(
-                f"base_url: expected an address that begins with http:// or https://, got {base_url!r}"
+                f"base_url: expected an address that begins with http:// or https://, got {base_url!r:.200}"
             )
         check_number("timeout", timeout, is_above=True)
         check_number("max_retries", max_retries, is_whole=True)

@@ -76,7 +76,7 @@ class TiktokenCounter:
 
     def __init__(self, model: str | None = None) -> None:
         if model is not None and not isinstance(model, str):
-            raise InvalidArgumentError(f"model: expected the name of a model or None, got {model!r}")
+            raise InvalidArgumentError(f"model: expected the name of a model or None, got {model!r:.200}")
         self.model = model
         self._vocabulary: Vocabulary | None = None
         self._vocabulary_name, problem = _choose_vocabulary(model)

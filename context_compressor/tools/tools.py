@@ -124,7 +124,7 @@ class OffloadTools:
     def __init__(self, memory: OffloadSource, wire: Wire = "openai") -> None:
         check_members("memory", memory, "a CompressedMemory", SOURCE_MEMBERS)
         if wire not in get_args(Wire):
-            raise InvalidArgumentError(f"wire: expected one of {', '.join(get_args(Wire))}, got {wire!r}")
+            raise InvalidArgumentError(f"wire: expected one of {', '.join(get_args(Wire))}, got {wire!r:.99}")
         self._memory = memory
         self._wire = wire
         self._face: Face = getattr(memory, "face", None) or Face()

@@ -26,7 +26,7 @@ _WAIT_SECONDS = 600
 def check_keys(key_prefix: object, key_ttl: object) -> None:
     """Raise InvalidArgumentError where one of these is wrong."""
     if not isinstance(key_prefix, str) or set("{}") & set(key_prefix):
-        raise InvalidArgumentError(f"key_prefix: expected a string without braces, got {key_prefix!r}")
+        raise InvalidArgumentError(f"key_prefix: expected a string without braces, got {key_prefix!r:.200}")
     if key_ttl is not None:
         check_number("key_ttl", key_ttl, 1, is_whole=True)
 

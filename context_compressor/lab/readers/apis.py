@@ -272,7 +272,7 @@ class _Anthropic(Reader):
         elif role == "system":
             transcript.say("system", [to_part(block) for block in blocks_of(content)], line)
         else:
-            raise UnreadableError(f"role: expected user, assistant or system, got {role!r}")
+            raise UnreadableError(f"role: expected user, assistant or system, got {role!r:.200}")
 
 
 anthropic = _Anthropic()
@@ -359,7 +359,7 @@ def add_item(transcript: Transcript, item: Any, line: int) -> None:
 def _add_message(transcript: Transcript, item: dict[str, Any], line: int) -> None:
     role = item.get("role")
     if role not in _ROLES:
-        raise UnreadableError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
+        raise UnreadableError(f"role: expected one of {', '.join(_ROLES)}, got {role!r:.200}")
     parts = _parts(transcript, item.get("content"))
     for key, held in item.items():
         if key not in _ENVELOPE | {"content"} and isinstance(held, dict | list) and held:
