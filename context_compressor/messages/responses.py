@@ -40,7 +40,7 @@ from context_compressor.messages.remark import REMARK, assemble, noted_as, remar
 
 OF: Final = "responses"
 
-_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_ROLES = ("user", "assistant", "system", "developer")
 _CALL_KEYS = {
     "function_call": ("type", "call_id", "name", "arguments"),
     "custom_tool_call": ("type", "call_id", "name", "input"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -257,6 +259,27 @@ def test_what_is_read_is_written_as_it_was(read: Any, write: Any, said: list[Dic
     assert json.dumps(write(read(said))) == json.dumps(said)
     stored = [Msg.from_dict(json.loads(json.dumps(msg.to_dict()))) for msg in read(said)]
     assert json.dumps(write(stored)) == json.dumps(said)
+
+
+def with_each_value_exchanged(said: Any, junk: Any) -> Iterator[Any]:
+    """Yield the same list again and again, each time with another of its values in the place of one."""
+    items = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, list) else ()
+    for key, value in items:
+        for one in (junk, *with_each_value_exchanged(value, junk)):
+            again = said.copy()
+            again[key] = one
+            yield again
+
+
+@pytest.mark.parametrize("junk", [None, 5, [], {}], ids=repr)
+@pytest.mark.parametrize(("read", "_write", "said"), READ_WRITE)
+def test_whatever_stands_in_the_place_of_a_value_is_read_or_refused_by_name(
+    read: Any, _write: Any, said: list[Dict], junk: Any
+) -> None:
+    for message in said:
+        for wrong in with_each_value_exchanged(message, junk):
+            with suppress(InvalidMessageError):
+                read([wrong])
 
 
 def test_objects_of_the_sdks_are_read_as_they_are() -> None:
