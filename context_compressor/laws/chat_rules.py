@@ -31,12 +31,12 @@ _TYPELESS = ("text", "image", "audio", "video", "file")
 def problems(
     messages: Sequence[Any], *, parts: Collection[str] | None = None, takes_thoughts: bool = False
 ) -> list[str]:
-    """Return what a provider would refuse in these chat dicts; none for a valid request.
+    """Return what a provider would refuse in these chat dicts; none for a valid request or no messages.
 
     Parts of content are checked against `parts`, or not at all. `takes_thoughts`: an assistant message may
     hold reasoning alone, which the providers that write such messages take back.
     """
-    return RequestChecker(parts, takes_thoughts=takes_thoughts).check(messages)
+    return RequestChecker(parts, takes_thoughts=takes_thoughts).check(messages) if messages else []
 
 
 class _Before(NamedTuple):

@@ -239,7 +239,6 @@ REFUSED_CHAT: dict[str, tuple[list[Any], str]] = {
     ),
     "reasoning alone": ([HI, {"role": "assistant", "reasoning_content": "Hm."}], "empty assistant message"),
     "only instructions": ([{"role": "system", "content": "Be kind."}], "only instructions"),
-    "nothing": ([], "only instructions"),
     "role": ([HI, {"role": "critic", "content": "Hm."}], "role 'critic'"),
     "content": ([HI, {"role": "user", "content": 5}], "content that is no text and no list"),
 }

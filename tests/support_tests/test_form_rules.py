@@ -103,7 +103,7 @@ class TestChat:
         for kept, new in steps:
             same = min(kept, len(messages))
             messages = [*messages[:same], *new]
-            assert checker.check(messages, same) == chat_problems(messages)
+            assert checker.check(messages, same) == RequestChecker().check(messages)
 
 
 class TestResponses:
