@@ -9,7 +9,10 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-_OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:context_compressor|examples|tests|benchmarks)/[^)#\s]*)\)")
+_OUTSIDE = re.compile(
+    r"\]\((?:\.\./)+((?:context_compressor|examples|tests|benchmarks)/[^)#\s]*)(#only-\w+)?\)"
+)
+_PICTURE = re.compile(r"(!\[[^]]*\]\((?:\.\./)+)([^)#\s]+\.png)\)")
 _LANGUAGES = {".py": "python", ".mjs": "javascript", ".yaml": "yaml", ".json": "json"}
 _ASSETS = {".html", ".png", ".svg"}
 
@@ -17,11 +20,13 @@ _ASSETS = {".html", ".png", ".svg"}
 def on_files(files: Any, config: Any) -> Any:
     """Take in what pages name outside of their folder: text as a page that shows it, folders as lists."""
     pages = [ROOT / "docs" / file.src_uri for file in files.documentation_pages()]
-    named = {name for page in pages for name in _OUTSIDE.findall(page.read_text(encoding="utf-8"))}
+    named = {name for page in pages for name, _ in _OUTSIDE.findall(page.read_text(encoding="utf-8"))}
     for name in sorted(name for name in named if (ROOT / name).exists()):  # a dead link ends the build
         path = ROOT / name
         if path.suffix in _ASSETS:
-            files.append(File.generated(config, f"source/{name}", abs_src_path=str(path)))
+            for one in filter(Path.exists, (path, _dark(path))):
+                address = f"source/{one.relative_to(ROOT).as_posix()}"
+                files.append(File.generated(config, address, abs_src_path=str(one)))
             continue
         if path.is_dir():
             text = f"# {name}\n\n" + "".join(f"- {one.name}\n" for one in sorted(path.glob("[!_.]*")))
@@ -37,7 +42,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links that leave the folder of pages to what was taken in."""
     up = "../" * page.file.src_uri.count("/")
-    return _OUTSIDE.sub(lambda found: f"]({up}{_page_of(found[1])})", markdown)
+    markdown = _PICTURE.sub(_by_scheme, markdown)
+    return _OUTSIDE.sub(lambda found: f"]({up}{_page_of(found[1])}{found[2] or ''})", markdown)
 
 
 def on_post_build(config: Any) -> None:
@@ -59,6 +65,18 @@ def on_post_build(config: Any) -> None:
     for entry in config.nav:
         add(entry, 2)
     (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _dark(picture: Path) -> Path:
+    return picture.with_stem(f"{picture.stem}-dark")
+
+
+def _by_scheme(found: re.Match[str]) -> str:
+    """Show the dark picture beside a light one in the dark, where there is one."""
+    opening, name = found.groups()
+    if not _dark(ROOT / name).exists():
+        return found[0]
+    return f"{opening}{name}#only-light){opening}{_dark(Path(name)).as_posix()}#only-dark)"
 
 
 def _page_of(name: str) -> str:

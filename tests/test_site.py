@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.measure.browser import Browser, find_chromium
+
 ROOT = Path(__file__).parents[1]
+PROGRAM = find_chromium()
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +62,20 @@ def test_the_quickstart_shows_its_example() -> None:
     shown = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
     code = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
     assert f"```python\n{code}```" in shown
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium on PATH to look at pages with")
+def test_pages_fit_a_telephone(site: Path) -> None:
+    """Opened from the folder: tables, code and drawings scroll within themselves, and the search answers."""
+    assert PROGRAM is not None
+    with Browser(PROGRAM) as browser:
+        wide, complaints = [], []
+        for page in (page for page in site.rglob("*.html") if page.name != "404.html"):
+            if "source" not in page.relative_to(site).parts:
+                browser.open(page, width=390, scheme="dark")
+                complaints += browser.complaints()
+                if browser.evaluate("document.documentElement.scrollWidth") > 390:
+                    wide.append(page.name)
+        browser.open(f"{(site / 'index.html').as_uri()}?q=budget", width=390)
+        browser.wait_for("document.querySelector('.md-search-result__item')")
+    assert (wide, complaints) == ([], [])
