@@ -123,7 +123,7 @@ class Engine:
         self.store = store
         rules = RulesWriter(counter)
         seconds, piece_tokens = config.summarizer_timeout_seconds, config.group_token_threshold
-        writers = writers_of(summarizer, counter, seconds, piece_tokens)
+        writers = writers_of(summarizer, counter, seconds, piece_tokens, config.window_tokens)
         models = [writer for writer in writers if not isinstance(writer, RulesWriter)]
         # Rules, which do not fail, come last, wherever a chain of the user's has them.
         self.chain = Chain(models if models and config.on_failure == "raise" else [*models, rules])

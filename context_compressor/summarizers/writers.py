@@ -170,6 +170,7 @@ class NotesWriter:
         counter: measures.
         timeout_seconds: for one part; None waits for ever.
         piece_tokens: what one request may hold of what leaves; None: no bound.
+        window_tokens: the window of the agent's own model; None: not known. Others have `max_input_tokens`.
     """
 
     def __init__(
@@ -178,6 +179,7 @@ class NotesWriter:
         counter: TokenCounter,
         timeout_seconds: float | None,
         piece_tokens: int | None = None,
+        window_tokens: int | None = None,
     ) -> None:
         self.summarizer = summarizer
         self.remote = summarizer.remote
@@ -185,7 +187,7 @@ class NotesWriter:
         self._counter = counter
         self._timeout_seconds = timeout_seconds
         self._piece_tokens = piece_tokens
-        self._named_limit: int | None = None
+        self._named_limit = window_tokens if isinstance(summarizer, InPlaceSummarizer) else None
         self._refused_tokens: int | None = None
         self._edits = bool(getattr(summarizer, "writes_edits", False))
         self._rewrites = bool(getattr(summarizer, "rewrites_notes", False))

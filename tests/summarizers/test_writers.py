@@ -70,6 +70,13 @@ class Reader:
         return Summary(answer, input_tokens=10, output_tokens=1)
 
 
+class OwnReader(Reader):
+    held: frozenset[Any] = frozenset()
+
+    async def in_place(self, text: str, max_tokens: int, bill: Any) -> Summary:
+        raise NotImplementedError
+
+
 def history(count: int = 20, words: int = 60) -> list[Msg]:
     return [user(f"MSG{i} " + "word " * words) for i in range(count)]
 
@@ -164,6 +171,13 @@ class TestPieces:
         assert await writer.write(request(*history(30), max_tokens=300), Notes()) == first
         assert reader.refused == refused
         assert len(reader.requests) == 2 * asked  # the same request is split alike
+
+    async def test_no_request_to_the_agents_own_model_is_larger_than_its_window(self):
+        own, another = OwnReader(FRAME + 1_200), Reader(FRAME + 1_200)
+        for reader in (own, another):
+            writer = NotesWriter(reader, COUNTER, None, window_tokens=FRAME + 1_200)
+            await writer.write(request(*history(30), max_tokens=300), Notes())
+        assert (own.refused, len(own.requests) > 1, another.refused > 0) == (0, True, True)
 
     async def test_a_summary_by_a_provider_among_the_messages_may_be_carried_forward(self):
         kept = "- the order W1 is open\n" * 30
