@@ -61,7 +61,8 @@ def writers_of(
         summarizer: a user's own.
         counter: measures what they write.
         timeout_seconds: for each; None waits for ever.
-        piece_tokens, window_tokens: as for `NotesWriter`.
+        piece_tokens: as for `NotesWriter`.
+        window_tokens: likewise.
     """
     if isinstance(summarizer, ExtractiveSummarizer):
         yield RulesWriter(counter)
