@@ -137,7 +137,7 @@ class SummaryRejectedError(SummarizerError):
 
 
 _EXTRAS = {"fsspec": "fsspec", "redis": "redis", "sqlalchemy": "sql"}
-"""What to install where a package of a backend is missing."""
+"""The extra that brings a package of a backend."""
 
 
 def is_extra_missing(module: str) -> bool:
@@ -148,20 +148,26 @@ def is_extra_missing(module: str) -> bool:
 
 
 @contextmanager
-def naming_extras() -> Iterator[None]:
-    """Name the extra where a package of a backend is missing.
+def naming_extras(extra: str | None = None, more: str = "") -> Iterator[None]:
+    """Name the extra where a package is missing or too old.
+
+    The command works for whoever has a checkout or a wheel, too: what is installed is not fetched again.
+
+    Args:
+        extra: which one; None finds the extra of a backend, by the package.
+        more: what else there is to say.
 
     Raises:
-        ImportError: it is.
+        ImportError: something is missing.
     """
     try:
         yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
+    except ImportError as error:
+        extra = extra or _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
         raise ImportError(
-            f"{package} is missing: pip install 'agent-context-compressor[{_EXTRAS[package]}]' ({error})"
+            f"needs the extra {extra}: pip install 'agent-context-compressor[{extra}]'{more} ({error})"
         ) from error
 
 

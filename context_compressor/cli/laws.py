@@ -79,9 +79,7 @@ def laws(
     try:
         report = check(subject, examples=examples, seed=seed)
     except ImportError as error:
-        raise CommandError(
-            f"--form {form.value}: {error}; pip install 'agent-context-compressor[laws]'"
-        ) from None
+        raise CommandError(f"--form {form.value} {error}") from None
     files = save(report, Path(folder), path if script else None) if folder is not None else []
     if as_json:
         write_stdout(dump(report) + "\n")

@@ -51,8 +51,7 @@ def mcp(
     """Serve a store to agents over MCP: read, grep and search what left views, and compress conversations.
 
     The tool `compress` keeps the state of each session beside the texts. Over HTTP anybody who reaches the
-    port may read the namespace: there is no password. Needs the extra: pip install
-    'agent-context-compressor[mcp]'
+    port may read the namespace: there is no password. Needs the extra `mcp`.
 
     Example: context-compressor mcp --store working_memory --namespace notes
     """
@@ -73,7 +72,7 @@ def mcp(
         from context_compressor.integrations.loopback import is_loopback
         from context_compressor.integrations.mcp import PATH, serve_http, serve_stdio
     except ImportError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(f"mcp {error}") from None
     texts = FileOffloadStore(store, namespace)
     if transport is Transport.STDIO:
         serve_stdio(texts)

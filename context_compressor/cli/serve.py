@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from context_compressor.cli.options import DONE, CommandError, listen_at, shown_address
 from context_compressor.core.config import as_config
-from context_compressor.errors import ContextCompressorError
+from context_compressor.errors import ContextCompressorError, naming_extras
 from context_compressor.summarizers.protocol import OWN, RULES
 
 _HOST, _PORT = "127.0.0.1", 8080
@@ -87,20 +87,19 @@ def serve(
     passes through untouched. Callers' keys are passed on, and kept nowhere. A page at / shows what goes on,
     and /v1/working-memory keeps sessions of agent-memory-client's: both for this machine, and for whoever
     has the token in the environment variable CONTEXT_COMPRESSOR_TOKEN. /openapi.json describes it. Needs
-    the extra: pip install 'agent-context-compressor[gateway]'
+    the extra `gateway`.
 
     Example: context-compressor serve --upstream https://api.openai.com/v1 --max-total-tokens 32000
     """
     try:
-        from context_compressor.gateway.app import Settings
-        from context_compressor.gateway.backend import Backend
-        from context_compressor.gateway.serve import Options, make_gateway
-        from context_compressor.gateway.serve import serve as run
-        from context_compressor.integrations.loopback import is_loopback
+        with naming_extras("gateway"):
+            from context_compressor.gateway.app import Settings
+            from context_compressor.gateway.backend import Backend
+            from context_compressor.gateway.serve import Options, make_gateway
+            from context_compressor.gateway.serve import serve as run
+            from context_compressor.integrations.loopback import is_loopback
     except ImportError as error:
-        raise CommandError(
-            f"serve needs the extra: pip install 'agent-context-compressor[gateway]' ({error})"
-        ) from None
+        raise CommandError(f"serve {error}") from None
     if workers > 1 and backend is None:
         raise CommandError("--workers: several processes need --backend, where they share what they know")
     if observe_log is not None and not observe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, Unpack
 
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, naming_extras
 from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.posting import (
     AsyncGoingStream,
@@ -15,10 +15,8 @@ from context_compressor.integrations.clients.posting import (
 from context_compressor.integrations.clients.talk import Compression, asked_by, stats_of
 from context_compressor.integrations.options import KeyedOptions
 
-try:
+with naming_extras("anthropic"):
     import anthropic
-except ImportError as error:
-    raise ImportError("pip install 'agent-context-compressor[anthropic]'") from error
 
 __all__ = ["compressed", "stats_of"]
 

@@ -9,16 +9,12 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
-try:
+from context_compressor.errors import InvalidArgumentError, naming_extras
+
+with naming_extras("litellm"):
     import litellm
     from litellm.integrations.custom_logger import CustomLogger
-except ImportError as error:
-    raise ImportError(
-        "context_compressor.integrations.litellm needs LiteLLM: "
-        f"pip install 'agent-context-compressor[litellm]' ({error})"
-    ) from error
 
-from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.asked import Ask, AskedModel, Own, check_tools
 from context_compressor.integrations.clients.chat import ChatWire
 from context_compressor.integrations.clients.talk import asker

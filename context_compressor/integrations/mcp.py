@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from context_compressor.core.config import ConfigFields
-from context_compressor.errors import ContextCompressorError
+from context_compressor.errors import ContextCompressorError, naming_extras
 from context_compressor.integrations.loopback import address_of, host_in, is_loopback
 from context_compressor.memory.sessions import MAX_NAME_CHARACTERS, Sessions
 from context_compressor.messages.media import kind_of_media, source_of
@@ -29,17 +29,12 @@ from context_compressor.tools.arguments import Arguments, FinalAnswer, show_valu
 from context_compressor.tools.namespace import NamespaceTexts
 from context_compressor.tools.tools import OffloadTools
 
-try:
+with naming_extras("mcp"):
     import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp.types import CallToolResult, Tool
     from starlette.datastructures import Headers
     from starlette.responses import PlainTextResponse
-except ImportError as error:
-    raise ImportError(
-        "context_compressor.integrations.mcp needs the MCP SDK, version 1 or 2: "
-        f"pip install 'agent-context-compressor[mcp]' ({error})"
-    ) from error
 
 IS_MCP_2 = find_spec("mcp.server.mcpserver") is not None
 _module = import_module("mcp.server.mcpserver" if IS_MCP_2 else "mcp.server.fastmcp")

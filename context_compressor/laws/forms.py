@@ -10,6 +10,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
+from context_compressor.errors import naming_extras
+
 Dict = dict[str, Any]
 History = list[Dict]
 FormName = Literal["chat", "responses", "anthropic"]
@@ -66,7 +68,8 @@ def _judge_responses(history: History) -> Callable[[History], list[str]]:
 
 def _judge_anthropic(history: History) -> Callable[[History], list[str]]:
     """Thinking stays as it was while its turn is open; wherever it stands, it is none that was not there."""
-    from context_compressor.laws import anthropic_rules
+    with naming_extras("laws"):
+        from context_compressor.laws import anthropic_rules
 
     thinking = anthropic_rules.thinking_of(history)
     known = {json.dumps(block) for block in anthropic_rules.thoughts_in(history)}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
+from context_compressor.errors import naming_extras
+
+with naming_extras("laws"):
+    from hypothesis import strategies as st
 
 from context_compressor.laws.forms import Dict, FormName, form_of
 

@@ -11,19 +11,15 @@ from functools import partial, wraps
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
-try:
+from context_compressor.errors import InvalidArgumentError, InvalidStateError, naming_extras
+
+with naming_extras("agentscope", "; for AgentScope 2 there is context_compressor.integrations.agentscope2"):
     from agentscope.memory import MemoryBase as AgentScopeMemoryBase
     from agentscope.message import Msg as AgentScopeMsg
     from agentscope.model import ChatModelBase
     from agentscope.tool import Toolkit
-except ImportError as error:
-    raise ImportError(
-        "context_compressor.integrations.agentscope.memory needs AgentScope 1.x and what it leaves out: "
-        f"pip install 'agent-context-compressor[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
-    ) from error
 
 from context_compressor.core.config import CompressionConfig, OwnFields, as_config
-from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import EventHook
 from context_compressor.integrations.agentscope.history import ForeignMemory, to_its_end
 from context_compressor.integrations.agentscope.messages import from_agentscope, to_agentscope

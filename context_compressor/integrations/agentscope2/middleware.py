@@ -11,7 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
-try:
+from context_compressor.errors import naming_extras
+
+with naming_extras("agentscope2", "; for AgentScope 1.x there is context_compressor.integrations.agentscope"):
     from agentscope.agent import Agent
     from agentscope.formatter import AnthropicChatFormatter, AnthropicMultiAgentFormatter
     from agentscope.message import Msg, SystemMsg, TextBlock, UserMsg
@@ -22,12 +24,6 @@ try:
     from agentscope.tool import FunctionTool, ToolBase, ToolChunk
 
     from context_compressor.integrations.agentscope2.blocks import Request, data_block_of
-except ImportError as error:
-    raise ImportError(
-        "context_compressor.integrations.agentscope2 needs AgentScope 2: "
-        "pip install 'agent-context-compressor[agentscope2]'; for 1.x there is "
-        f"context_compressor.integrations.agentscope ({error})"
-    ) from error
 
 from context_compressor.integrations.asked import (
     Ask,

@@ -1,12 +1,9 @@
 """OpenAI Agents SDK: `Compression`, a filter of model inputs, and what goes with it."""
 
-try:
+from context_compressor.errors import naming_extras
+
+with naming_extras("openai-agents"):
     import agents  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "context_compressor.integrations.openai_agents needs the OpenAI Agents SDK: "
-        f"pip install 'agent-context-compressor[openai-agents]' ({error})"
-    ) from error
 
 from context_compressor.integrations.openai_agents.filter import Compression
 from context_compressor.integrations.openai_agents.model import CompressedModel

@@ -31,6 +31,7 @@ from context_compressor.cli.output import (
     write_output,
     write_stdout,
 )
+from context_compressor.errors import naming_extras
 from context_compressor.lab.commands.inputs import Inputs, check_baselines, read_inputs
 from context_compressor.lab.commands.options import (
     AllJson,
@@ -64,7 +65,6 @@ from context_compressor.lab.measure import (
 )
 from context_compressor.lab.readers import Format, grouped
 
-EXTRA = "agent-context-compressor[report]"
 DEFAULT_BUDGET = 16_000
 _SLUG_CHARACTERS = 60
 """Of a session's name in that of its picture."""
@@ -129,8 +129,7 @@ def replay(
     Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
     model is called. What views tell is measured by the probes of a session, questions with the keys of their
     answers: **examine** makes some. Sessions that cannot be replayed are named and skipped: exit code 1.
-    Ctrl-C keeps what is done. --report and --png need the extra: pip install
-    'agent-context-compressor[report]'
+    Ctrl-C keeps what is done. --report and --png need the extra `report`.
 
     A log of requests, which **serve** writes with --observe, is read as sessions are. Where several budgets
     are tried, the one to take is told, with an interval.
@@ -230,12 +229,10 @@ def _check_outputs(report: str | None, png: str | None, *, as_json: bool, quiet:
     if report is None and png is None:
         return
     try:
-        import context_compressor.lab.measure.page  # noqa: F401
+        with naming_extras("report"):
+            import context_compressor.lab.measure.page  # noqa: F401
     except ImportError as error:
-        option = "--png" if report is None else "--report"
-        raise CommandError(
-            f"{option} needs packages that are not installed ({error.name}): pip install '{EXTRA}'"
-        ) from None
+        raise CommandError(f"{'--png' if report is None else '--report'} {error}") from None
 
 
 def _gather(
