@@ -39,7 +39,7 @@ help:
 	@echo "make load    put a gateway under load for five minutes, and kill its workers in events"
 	@echo "make peers   install the libraries to measure beside this one, each on its own"
 	@echo "make dist    build the wheel and the source distribution into dist"
-	@echo "make extras  install the wheel with each extra alone, and try what it is for; takes long"
+	@echo "make extras  try the wheel with each extra alone, on every Python, with lowest and newest dependencies; takes long"
 	@echo "make clean   remove $(VENV) and caches"
 
 demo: $(VENV)/installed
@@ -125,6 +125,7 @@ dist: $(VENV)/installed-dev
 
 # What was tried with this wheel is not tried again.
 extras: dist
+	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python -m tests.extras dist/*.whl
 
 # The stamps are written last, so that an installation that broke off is taken up again. Modules are compiled

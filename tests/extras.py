@@ -1,8 +1,10 @@
 """Try each extra alone: `python -m tests.extras WHEEL [EXTRA ...]`, or `make extras`.
 
-Each gets a fresh environment with the wheel and that extra, nothing else. There its module is imported, and
-its examples run, against a loopback server in the place of the provider. What was tried with the same wheel,
-and went well, is not tried again. Not part of `make test`: it installs every framework.
+Each gets a fresh environment with the wheel and that extra, nothing else, for every Python that the wheel is
+for, with the lowest dependencies that it allows and with the newest. There runs what README and the
+quickstart show of it, its module is imported, and its examples run, against a loopback server in the place of
+the provider. What was tried with the same wheel, and went well, is not tried again. Not part of `make test`:
+it installs every framework eight times.
 """
 
 from __future__ import annotations
@@ -12,23 +14,35 @@ import asyncio
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
 import tomllib
-import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tests.support.markdown import blocks
+from tests.support.markdown import assert_answer_as_shown, blocks
 from tests.support.model_server import ModelServer, answer
 from tests.support.replies import Reply
 from tests.support.wires import Received
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / "build" / "extras"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NONE = "(none)"
 """The wheel without an extra."""
+EXTRAS = [NONE, *PROJECT["optional-dependencies"]]
+PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+DEPENDENCIES = ["lowest", "newest"]
+PAGES = {
+    page.name: page.read_text(encoding="utf-8") for page in (ROOT / "README.md", ROOT / "docs/quickstart.md")
+}
 MODULES = {
     "gateway": "context_compressor.gateway.app",
     "fsspec": "context_compressor.backends.fsspec",
@@ -38,11 +52,8 @@ MODULES = {
     "sql": "context_compressor.backends.sql.history",
 }
 """Where the module of an extra is no adapter of its name."""
-MORE = {"langchain": ["langchain-openai"]}
+MORE = {"langchain": ["langchain-openai>=1.1,<2"]}
 """What an example says that it needs besides."""
-PROGRAM = (
-    "import sys; from context_compressor.__main__ import main; sys.argv[0] = 'context-compressor'; main()"
-)
 DURABLE = """
 import asyncio, sys
 from context_compressor import CompressedMemory, Msg, SQLAlchemyMemory
@@ -64,14 +75,17 @@ RUN_PIECES = """
 import ast, asyncio, inspect, json, sys
 async def run(pieces):
     names = {}
-    for number, piece in enumerate(pieces):
-        try:
-            result = eval(compile(piece, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
-            if inspect.isawaitable(result):
-                await result
-        except ImportError as error:  # a piece for those who have the framework
-            print(f"left out, needs a framework: {error}")
+    for piece in pieces:
+        result = eval(compile(piece, "piece", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.isawaitable(result):
+            await result
 asyncio.run(run(json.load(sys.stdin)))
+"""
+ASK = """
+import sys, openai
+client = openai.OpenAI(base_url=sys.argv[1], api_key="x")
+messages = [{"role": "user", "content": "Hello"}]
+print(client.chat.completions.create(model="m", messages=messages).choices[0].message.content)
 """
 NEED_NO_MODEL = ("custom_store", "custom_summarizer", "stateless", "web_handler", "agent_loop", "five_lines")
 
@@ -98,65 +112,107 @@ class Reader:
         return answer("Next.", [(name, {READERS[name]: path})])
 
 
-class Trial:
-    """One extra in an environment of its own."""
+def pieces_for(extra: str, page: str) -> list[str]:
+    """Return the blocks of Python that run with an extra: those that name no adapter of another."""
+    return [
+        piece
+        for piece in blocks("python", PAGES[page])
+        if {name.replace("_", "-") for name in re.findall(r"context_compressor\.integrations\.(\w+)", piece)}
+        & {*EXTRAS}
+        <= {extra}
+    ]
 
-    def __init__(self, extra: str, wheel: Path) -> None:
-        self.extra = extra
-        self.place = ENVIRONMENTS / (extra if extra != NONE else "none")
-        self._wheel = wheel
-        self._stamp = self.place / "tried.json"
-        self._told: list[str] = []
+
+@dataclass
+class Trial:
+    """One extra in an environment of its own.
+
+    Args:
+        wheel: what to try.
+        extra: its extra.
+        python: an interpreter, as a path or a version.
+        dependencies: "lowest" or "newest".
+    """
+
+    wheel: Path
+    extra: str
+    python: str
+    dependencies: str
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> Path:
+        name = "-".join((self.extra.strip("()"), Path(self.python).name, self.dependencies))
+        return ENVIRONMENTS / name
 
     def run(self) -> dict[str, Any]:
-        """Return what came of it: `ok`, `seconds` and `told`."""
-        key = hashlib.sha256(self._wheel.read_bytes() + Path(__file__).read_bytes()).hexdigest()
-        if self._stamp.exists():
-            earlier: dict[str, Any] = json.loads(self._stamp.read_text(encoding="utf-8"))
+        """Return what came of it: `ok`, `seconds` and `told`. What failed is left to be looked at."""
+        stamp = self.place.with_name(f"{self.place.name}.json")
+        key = hashlib.sha256(self.wheel.read_bytes() + Path(__file__).read_bytes()).hexdigest()
+        if stamp.exists():
+            earlier: dict[str, Any] = json.loads(stamp.read_text(encoding="utf-8"))
             if earlier["ok"] and earlier["key"] == key:
                 return earlier
         began = time.monotonic()
         try:
             self._install()
+            self._try_pages()
             self._try_base() if self.extra == NONE else self._try_extra()
             is_fine = True
         except subprocess.CalledProcessError as error:
             lines = f"{error.stdout or ''}{error.stderr or ''}".strip().splitlines()
-            self._told.append(lines[-1] if lines else f"exit code {error.returncode}")
+            self.told.append(lines[-1] if lines else f"exit code {error.returncode}")
             is_fine = False
         except (AssertionError, subprocess.TimeoutExpired) as error:
-            self._told.append(str(error))
+            self.told.append(str(error))
             is_fine = False
-        result = {"ok": is_fine, "key": key, "seconds": round(time.monotonic() - began), "told": self._told}
-        self._stamp.write_text(json.dumps(result), encoding="utf-8")
+        result = {"ok": is_fine, "key": key, "seconds": round(time.monotonic() - began), "told": self.told}
+        stamp.write_text(json.dumps(result), encoding="utf-8")
+        if is_fine:
+            shutil.rmtree(self.place)
         return result
 
     def _install(self) -> None:
-        venv.create(self.place, clear=True, with_pip=False)
-        what = str(self._wheel) if self.extra == NONE else f"{self._wheel}[{self.extra}]"
-        pip = [sys.executable, "-m", "pip", "--python", str(self._python), "install", "--quiet"]
-        options = ["--disable-pip-version-check", "--no-compile"]
-        what_else = MORE.get(self.extra, [])
-        subprocess.run(
-            [*pip, *options, what, *what_else], check=True, capture_output=True, text=True, cwd=self.place
-        )
+        """Install wheels only: a release without one for this Python is none of those that it can have.
+
+        The newest are installed in two steps: what errors tell to run finds a wheel that is installed.
+        """
+        uv("venv", "--quiet", "--clear", "--python", self.python, self.place)
+        command = ["pip", "install", "--quiet", "--no-build", "--python", self.place]
+        named = "" if self.extra == NONE else f"[{self.extra}]"
+        more = MORE.get(self.extra, [])
+        if self.dependencies == "newest":
+            uv(*command, self.wheel)
+            uv(*command, f"{PROJECT['name']}{named}", *more)
+        else:  # uv takes the lowest of what is named here, but not of what a wheel wants
+            also = ["--extra", self.extra] if named else []
+            wanted = ["-r", ROOT / "pyproject.toml", *also]
+            uv(*command, "--resolution", "lowest-direct", f"{self.wheel}{named}", *more, *wanted)
 
     @property
-    def _python(self) -> Path:
-        return self.place / "bin" / "python"
+    def _program(self) -> Path:
+        return self.place / "bin" / "context-compressor"
+
+    def _environment(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return kept | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "COLUMNS": "100", "PYTHONUTF8": "1"} | more
 
     def _call(self, *arguments: object, given: str | None = None, **more: str) -> str:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.run(
-            [self._python, *map(str, arguments)],
+            [*map(str, arguments)],
             cwd=self.place,
-            env=environment | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"} | more,
+            env=self._environment(**more),
             input=given,
             capture_output=True,
             text=True,
             timeout=300,
             check=True,
         ).stdout
+
+    def _run(self, *arguments: object, given: str | None = None, **more: str) -> str:
+        """Run Python; what our own modules warn of is an error."""
+        options = ["-W", "error:::context_compressor"]
+        return self._call(self.place / "bin" / "python", *options, *arguments, given=given, **more)
 
     def _run_example(self, path: Path) -> None:
         """Run an example over a folder of two files."""
@@ -173,25 +229,31 @@ class Trial:
                     "DASHSCOPE_HTTP_BASE_URL": server.dashscope_url,
                     **{f"{name}_API_KEY": "x" for name in ("OPENAI", "ANTHROPIC", "DASHSCOPE")},
                 }
-                said = await asyncio.to_thread(self._call, path, folder, "Read all.", **providers)
+                said = await asyncio.to_thread(self._run, path, folder, "Read all.", **providers)
                 assert server.refusals == [], server.refusals
                 return said
 
         said = asyncio.run(run())
         assert SAID in said, said
-        self._told.append(f"{path.name} runs")
+        self.told.append(f"{path.name} runs")
+
+    def _try_pages(self) -> None:
+        for page in PAGES:
+            pieces = pieces_for(self.extra, page)
+            self._run("-c", RUN_PIECES, given=json.dumps(pieces), OPENAI_API_KEY="x")
+            self.told.append(f"{len(pieces)} pieces of {page} run")
 
     def _try_base(self) -> None:
-        assert "demo" in self._call("-c", PROGRAM, "--help")
-        self._call("-c", PROGRAM, "demo")
-        self._told.append("--help and demo run")
-        pieces = blocks("python", (ROOT / "README.md").read_text(encoding="utf-8"))
-        said = self._call("-c", RUN_PIECES, given=json.dumps(pieces), OPENAI_API_KEY="x")
-        left_out = said.count("left out")
-        self._told.append(f"{len(pieces) - left_out} of {len(pieces)} pieces of README run")
+        assert "demo" in self._call(self._program, "--help")
+        self._call(self._program, "demo")
+        self.told.append("--help and demo run")
+        python = self.place / "bin" / "python"
+        for text in PAGES.values():
+            assert_answer_as_shown(text, str(self._program), python, self.place, self._environment())
+        self.told.append("commands answer as shown")
         for name in NEED_NO_MODEL:
-            self._call(ROOT / "examples" / f"{name}.py")
-        self._told.append(f"{len(NEED_NO_MODEL)} examples run without a model")
+            self._run(ROOT / "examples" / f"{name}.py")
+        self.told.append(f"{len(NEED_NO_MODEL)} examples run without a model")
         for name in ("openai_client", "dashscope_client"):
             self._run_example(ROOT / "examples" / f"{name}.py")
 
@@ -199,47 +261,86 @@ class Trial:
         own = self.extra.replace("-", "_")
         module = MODULES.get(self.extra, f"context_compressor.integrations.{own}")
         # `*` imports what a package loads at its first use only.
-        self._call("-c", f"from {module} import *")
-        self._told.append(f"{module} imports")
+        self._run("-c", f"from {module} import *")
+        self.told.append(f"{module} imports")
         for path in sorted((ROOT / "examples").glob(f"{own}_*.py")):
             self._run_example(path)
         if self.extra == "sql":
-            self._call("-c", DURABLE)
-            self._told.append("a memory in SQLite goes on")
+            self._run("-c", DURABLE)
+            self.told.append("a memory in SQLite goes on")
         if self.extra == "laws":
             for form in ("chat", "responses", "anthropic"):
-                self._call("-c", PROGRAM, "laws", "--adapter", "memory", "--form", form, "--examples", "1")
-            self._told.append("our views are judged in every form")
+                self._call(self._program, "laws", "--adapter", "memory", "--form", form, "--examples", "1")
+            self.told.append("our views are judged in every form")
         if self.extra == "mcp":
-            self._call("-c", PROGRAM, "mcp", "--store", "texts", "--namespace", "n", given="")
-            self._told.append("the server starts and ends")
+            self._call(self._program, "mcp", "--store", "texts", "--namespace", "n", given="")
+            self.told.append("the server starts and ends")
         if self.extra == "gateway":
-            self._call("-c", PROGRAM, "serve", "--help")
-            self._told.append("the gateway tells its options")
+            self._call(self._program, "serve", "--help")
+            asyncio.run(self._ask_through())
+            self.told.append("a request goes through the gateway")
         if self.extra == "report":
             session = self.place / "chat.json"
-            session.write_text(self._call(ROOT / "examples" / "make_session.py"), encoding="utf-8")
-            self._call("-c", PROGRAM, "replay", session, "--report", "page.html", "--png", "pictures")
-            self._told.append("replay writes page and pictures")
+            session.write_text(self._run(ROOT / "examples" / "make_session.py"), encoding="utf-8")
+            self._call(self._program, "replay", session, "--report", "page.html", "--png", "pictures")
+            self.told.append("replay writes page and pictures")
+
+    async def _ask_through(self) -> None:
+        async with ModelServer(lambda *_: answer(SAID)) as server:
+            command = [self._program, "serve", "--upstream", server.url, "--max-total-tokens", "16000"]
+            with self._running(*command, "--port", "0") as process:
+                assert process.stderr is not None
+                line = await asyncio.to_thread(process.stderr.readline)
+                address = re.search(r"at (http://\S+/v1);", line)
+                assert address is not None, line
+                assert SAID in await asyncio.to_thread(self._run, "-c", ASK, address[1])
+
+    @contextmanager
+    def _running(self, *command: object) -> Iterator[subprocess.Popen[str]]:
+        process = subprocess.Popen(
+            [*map(str, command)], cwd=self.place, env=self._environment(), stderr=subprocess.PIPE, text=True
+        )
+        with process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+
+
+def uv(*arguments: object) -> str:
+    command = [sys.executable, "-m", "uv", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ENVIRONMENTS).stdout
+
+
+def is_here(python: str) -> bool:
+    try:
+        uv("python", "find", python)
+    except subprocess.CalledProcessError:
+        return False
+    return True
 
 
 def main() -> int:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [NONE, *project["optional-dependencies"]]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("wheel", type=Path)
     parser.add_argument("extra", nargs="*", help="default: all")
+    parser.add_argument("--python", nargs="+", help="versions or paths; default: all that are here")
+    parser.add_argument("--dependencies", nargs="+", choices=DEPENDENCIES, default=DEPENDENCIES)
     options = parser.parse_args()
-    if unknown := set(options.extra) - set(extras):
-        parser.error(f"no such extra: {', '.join(sorted(unknown))}; there are {', '.join(extras)}")
+    if unknown := set(options.extra) - set(EXTRAS):
+        parser.error(f"no such extra: {', '.join(sorted(unknown))}; there are {', '.join(EXTRAS)}")
     ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    pythons = options.python or [python for python in PYTHONS if is_here(python)]
+    if missing := [python for python in PYTHONS if python not in pythons and not options.python]:
+        print(f"Not tried, since they are not here: Python {', '.join(missing)}")
     failed = 0
-    print("| extra | result | seconds | what was tried |\n| --- | --- | ---: | --- |", flush=True)
-    for extra in options.extra or extras:
-        found = Trial(extra, options.wheel.absolute()).run()
+    print("| extra | Python | dependencies | result | seconds | what was tried |", flush=True)
+    print("| --- | --- | --- | --- | ---: | --- |", flush=True)
+    for extra, python, dependencies in product(options.extra or EXTRAS, pythons, options.dependencies):
+        found = Trial(options.wheel.absolute(), extra, python, dependencies).run()
         failed += not found["ok"]
-        told = "; ".join(found["told"])
-        print(f"| {extra} | {'ok' if found['ok'] else 'FAILED'} | {found['seconds']} | {told} |", flush=True)
+        result, told = "ok" if found["ok"] else "FAILED", "; ".join(found["told"])
+        print(f"| {extra} | {python} | {dependencies} | {result} | {found['seconds']} | {told} |", flush=True)
     return 1 if failed else 0
 
 

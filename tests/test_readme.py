@@ -7,14 +7,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from context_compressor import CompressionConfig, CompressionEvent, CompressionStats
-from tests.support.markdown import blocks
+from tests.support.markdown import assert_answer_as_shown, blocks
 
 ROOT = Path(__file__).parents[1]
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
@@ -53,9 +52,6 @@ EXAMPLES = sorted(
     for path in (ROOT / "examples").glob("*.py")
     if path.name not in NEED_A_MODEL | {"files_tools.py"}  # which is a module of theirs
 )
-
-_NUMBER = re.compile(r"(?<![0-9a-z])[0-9][0-9,]*")
-
 
 PIECES = {
     name: code
@@ -144,35 +140,10 @@ def test_every_field_of_events_and_stats_is_named(kind: type) -> None:
     assert [name for name in kind.__slots__ if not re.search(rf"\b{name}\b", text)] == []
 
 
-def commands(block: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a console block with the lines that are said to follow."""
-    for part in ("\n" + block).split("\n$ ")[1:]:
-        command, *shown = part.splitlines()
-        yield command, [line for line in shown if line != "..."]
-
-
 @pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if "\n```console\n" in text])
 def test_commands_answer_as_shown(page: str, tmp_path: Path) -> None:
-    """Rules of tables apart, and numbers of the demo, which differ from one Python's library to the next."""
-    for command, shown in (one for block in blocks("console", TEXTS[page]) for one in commands(block)):
-        told = without_numbers if "context-compressor demo" in command else one_spaced
-        line = command.replace("context-compressor", f"{sys.executable} -m context_compressor")
-        line = line.replace("python examples/", f"{sys.executable} {ROOT}/examples/")
-        done = subprocess.run(
-            line, shell=True, cwd=tmp_path, env=environment(), stdout=-1, stderr=-2, encoding="utf-8"
-        )
-        assert done.returncode == 0, done.stdout
-        said = iter(told(text) for text in done.stdout.splitlines())
-        missing = [text for text in shown if told(text) not in said]
-        assert missing == [], f"{command} says:\n{done.stdout}"
-
-
-def one_spaced(line: str) -> str:
-    return " ".join(line.split())
-
-
-def without_numbers(line: str) -> str:
-    return one_spaced(_NUMBER.sub("N", line))
+    program = f"{sys.executable} -m context_compressor"
+    assert_answer_as_shown(TEXTS[page], program, sys.executable, tmp_path, environment())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
