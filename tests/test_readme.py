@@ -5,14 +5,17 @@ import asyncio
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
 
 from context_compressor import CompressionConfig, CompressionEvent, CompressionStats
+from context_compressor.cli.app import _invoke as read_command_line
 from tests.support.markdown import assert_answer_as_shown, blocks
 
 ROOT = Path(__file__).parents[1]
@@ -146,10 +149,36 @@ def test_commands_answer_as_shown(page: str, tmp_path: Path) -> None:
     assert_answer_as_shown(TEXTS[page], program, sys.executable, tmp_path, environment())
 
 
+COMMAND_LINES = sorted(
+    {
+        line.partition("context-compressor ")[2]
+        for text in TEXTS.values()
+        for language in ("sh", "bash")
+        for block in blocks(language, text)
+        for line in block.replace("\\\n", "").splitlines()
+        if "context-compressor " in line
+    }
+)
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_commands_have_such_options(line: str) -> None:
+    """Which take such values; what the command then does is tested elsewhere."""
+    assert callable(read_command_line(shlex.split(line, comments=True)))
+
+
+def test_pieces_that_need_others_compile() -> None:
+    pieces = [(name, block) for name, text in TEXTS.items() for block in blocks("py", text)]
+    assert pieces
+    for name, block in pieces:
+        compile(f"async def piece():\n{indent(block, '    ')}", name, "exec")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file, and to a heading in it where they name one."""
-    targets = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r'(?:href|src|srcset)="([^"]+)"', text)
     wrong = []
     for target in targets:
         name, _, anchor = target.partition("#")
