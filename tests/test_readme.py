@@ -31,7 +31,6 @@ TESTED_ELSEWHERE = {
     "migrating-from-reme.md",
     "openai-agents.md",
     "pydantic-ai.md",
-    "views.md",
     "working-memory.md",
 }
 """With a test of their own, or, as programs, run by hand."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 from collections.abc import AsyncIterator
@@ -23,8 +24,10 @@ from context_compressor.gateway.backend import Backend
 from context_compressor.messages.chat import from_openai
 from context_compressor.tokens.tiktoken import as_counter
 from tests.gateway.served import Served, serving
+from tests.support.markdown import blocks
 from tests.support.model_server import ModelServer
 
+PAGE = Path(__file__).parents[2] / "docs" / "working-memory.md"
 NOWHERE = "http://127.0.0.1:9/v1"
 WINDOW = 700
 BACKENDS = ["sqlite", "redis", "memory", "postgres", "mariadb"]
@@ -57,6 +60,15 @@ def said(number: int) -> list[dict[str, Any]]:
         {"role": "user", "content": f"Where is order {number}? {'word ' * 60}"},
         {"role": "assistant", "content": f"Order {number} is at gate {number * 7}. {'fine ' * 60}"},
     ]
+
+
+async def test_the_piece_of_the_page_runs() -> None:
+    [piece] = blocks("python", PAGE.read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    async with serving(NOWHERE, Backend()) as served:
+        piece = piece.replace("http://127.0.0.1:8080", served.address.root)
+        await eval(compile(piece, PAGE.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    assert "allergic to nuts" in str(names["prompt"])
 
 
 @pytest.mark.variants(2)
