@@ -113,13 +113,12 @@ class Reader:
 
 
 def pieces_for(extra: str, page: str) -> list[str]:
-    """Return the blocks of Python that run with an extra: those that name no adapter of another."""
+    """Return the blocks of Python that name the adapter of an extra; without one, those that name none."""
     return [
         piece
         for piece in blocks("python", PAGES[page])
-        if {name.replace("_", "-") for name in re.findall(r"context_compressor\.integrations\.(\w+)", piece)}
-        & {*EXTRAS}
-        <= {extra}
+        if next((name for name in EXTRAS if f"integrations.{name.replace('-', '_')} " in piece), NONE)
+        == extra
     ]
 
 
@@ -239,9 +238,9 @@ class Trial:
 
     def _try_pages(self) -> None:
         for page in PAGES:
-            pieces = pieces_for(self.extra, page)
-            self._run("-c", RUN_PIECES, given=json.dumps(pieces), OPENAI_API_KEY="x")
-            self.told.append(f"{len(pieces)} pieces of {page} run")
+            if pieces := pieces_for(self.extra, page):
+                self._run("-c", RUN_PIECES, given=json.dumps(pieces), OPENAI_API_KEY="x")
+                self.told.append(f"{len(pieces)} pieces of {page} run")
 
     def _try_base(self) -> None:
         assert "demo" in self._call(self._program, "--help")
