@@ -119,6 +119,13 @@ def refuses_tools(error: BaseException | str) -> bool:
     return is_of_request and (isinstance(error, NotImplementedError) or any(map(_TOOLS.search, said)))
 
 
+def refuses_request(error: BaseException | str) -> bool:
+    """Tell whether a provider refused what a request says, and not for its length."""
+    fault = _checked(error)
+    is_refusal = fault is not None and fault.status in _OF_REQUEST - {200}
+    return is_refusal and not is_overflow(error)
+
+
 _OF_REQUEST = frozenset({200, 400, 404, 405, 406, 413, 415, 422, 501})
 """Statuses that speak of the request itself, not of who asks, how often, or of trouble at the provider. 200
 is an error within a stream."""

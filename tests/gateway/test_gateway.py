@@ -146,6 +146,28 @@ async def test_a_refusal_as_too_long_is_followed_by_a_smaller_view(api: Api, str
     assert len(json.dumps(listed(api, server.requests[1]))) < len(json.dumps(listed(api, server.requests[0])))
 
 
+@pytest.mark.parametrize("is_refused", [False, True], ids=["told", "refused"])
+async def test_the_usage_of_a_stream_is_asked_for_and_not_passed_on(is_refused: bool) -> None:
+    """Once something has left the view. An upstream that refuses the question is not asked it again."""
+    body = {"model": "m", "stream": True}
+    async with ModelServer(lambda _: "Well.") as server, serving(server) as served, served.http() as http:
+        await http.post(PATHS["chat"], json={**body, "messages": notes(1)})
+        if is_refused:
+            server.fail(status(400, "some field is not known"))
+        answers = [await http.post(PATHS["chat"], json={**body, "messages": notes(n)}) for n in (24, 25)]
+        await served.gateway.journal.write()
+        [counted] = {row["usage"] for row in await served.gateway.journal.rows()}
+        asking = {**body, "messages": notes(26), "stream_options": {"include_usage": True}}
+        told = await http.post(PATHS["chat"], json=asking)
+
+    asked = [bool(one.json.get("stream_options")) for one in server.requests]
+    assert asked == [False, True, *([False, False] if is_refused else [True]), True]
+    assert [one.status_code for one in answers] == [200, 200]
+    assert "usage" not in "".join(one.text for one in answers)
+    assert (counted > 0) == (not is_refused)
+    assert '"prompt_tokens"' in told.text
+
+
 FAILURES = {
     "429": (rate_limited(7), 429),
     "500": (status(500), 500),

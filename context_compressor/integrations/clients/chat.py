@@ -150,6 +150,14 @@ def ended(reason: Any) -> Any:
 class ChatWire(ChatRequests):
     """OpenAI's chat completions."""
 
+    usage_key = "stream_options"
+
+    def with_usage(self, request: Dict) -> Dict:
+        options = plain(request.get(self.usage_key)) or {}
+        if options.get("include_usage"):
+            return request
+        return {**request, self.usage_key: {**options, "include_usage": True}}
+
     def written(self, reply: Any) -> Said:
         return read_completion(as_object(reply))
 
@@ -310,9 +318,13 @@ class ChatReader(Reader):
         if usage is not None:
             self._usage = usage
             chunk = chunk if self.spent is None else changed(chunk, usage=summed(self.spent, usage))
+        choices = get(chunk, "choices")
+        if self.hides_usage:
+            if usage is not None and not choices:
+                return []
+            chunk = changed(chunk, usage=usage)  # a null is as if it had not been set
         if not self.names:
             return [chunk]
-        choices = get(chunk, "choices")
         if not choices:
             if not self._held and usage is None:
                 return [chunk] if chunk is event else []  # a provider's remark, once

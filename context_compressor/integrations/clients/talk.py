@@ -28,13 +28,14 @@ from context_compressor.integrations.clients.wire import (
     kept_apart,
     summed,
 )
-from context_compressor.integrations.conversations import KeyOf, Shown, key_of
+from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, key_of
 from context_compressor.integrations.options import KeyedOptions, has_tools, make_conversations
 from context_compressor.integrations.request import Request, own_work, run_through
 from context_compressor.memory.kept import is_over
 from context_compressor.memory.listing import digest_of, wires_of
 from context_compressor.memory.reporting import CompressionStats
 from context_compressor.offload.guide import COMPRESS_TOOL, TOOL_NAMES
+from context_compressor.summarizers.faults import refuses_request
 from context_compressor.summarizers.provider import ProviderSummarizer
 from context_compressor.tools.tools import schemas_in
 
@@ -75,6 +76,8 @@ class Compression:
         self.key: KeyOf | None = key
         self.conversations = make_conversations(KeyedOptions, options, wire.form, models=str, asked=asked)
         self.tools = has_tools(options)
+        self.tells_usage: bool | None = None
+        """Whether streams tell their usage when they are asked to; None: none was yet."""
         self.last_used = 0
 
     def begin(
@@ -160,6 +163,10 @@ class Talk:
         self.names: frozenset[str] = frozenset()
         """Names of our tools whose calls are answered."""
         self._spent: Any = None
+        self._asks_usage = False
+        """Whether what is sent asks the stream for its usage, for which the caller did not ask."""
+        self._was_refused = False
+        """Whether it was refused with that, and is sent without."""
 
     def own(self, send: Callable[[Dict], Any], is_blocking: bool) -> Own:
         """Return the caller's model, as requests of the library's own ask it by way of `asker`."""
@@ -199,7 +206,7 @@ class Talk:
             fill=self._fill,
             own=own,
         )
-        self.asked = Request(self._conversations, shown)
+        self.asked = _Sent(self, self._conversations, shown)
         return self.asked
 
     def request(self, shown: Shown) -> Dict:
@@ -207,8 +214,24 @@ class Talk:
         schemas = self._offer(shown)
         is_last = self._rounds >= MOST_ROUNDS
         request = self.wire.request(self._request, shown.messages, schemas, is_last)
+        # As with tools, nothing is added before something has left the view.
+        if self._streams and self.opens and shown.conversation.has_left:
+            request = self._with_usage(request)
         self._sent = Last(request, self._asks)
         return request
+
+    def _with_usage(self, request: Dict) -> Dict:
+        is_refused = self._was_refused or self._compression.tells_usage is False
+        asking = request if is_refused else self.wire.with_usage(request)
+        self._asks_usage = asking is not request
+        return asking
+
+    def leaves_usage_out(self, error: BaseException | str) -> bool:
+        """Tell whether a refused request is to be sent once more, without asking for the usage."""
+        is_named = self.wire.usage_key in str(error)
+        may_be_it = self._asks_usage and (is_named or self._compression.tells_usage is None)
+        self._was_refused = may_be_it and refuses_request(error)
+        return self._was_refused
 
     def _offer(self, shown: Shown) -> list[Any]:
         ours = TOOL_NAMES - {COMPRESS_TOOL} - self.wire.named(self._request)
@@ -243,6 +266,8 @@ class Talk:
         """Take note of a reply; tell whether it is to be asked again, since it called only ours."""
         assert self.asked is not None
         await self.asked.taken(heard.prompt_tokens, self._sent)
+        if self._asks_usage or self._was_refused:
+            self._compression.tells_usage = self._asks_usage
         kept_apart(heard, self.wire.call_key, self.names)
         ours = [call for call in heard.calls if call.name in self.names]
         if not heard.is_whole or not (ours or (self._inside and heard.calls)):
@@ -270,7 +295,9 @@ class Talk:
 
     def reader(self) -> Reader:
         """Return what takes the streams of the reply apart."""
-        return self.wire.reader(self.names, self._request)
+        reader = self.wire.reader(self.names, self._request)
+        reader.hides_usage = self._asks_usage
+        return reader
 
     def handed(self, replies: Sequence[Any]) -> Any:
         """Return the last reply for the caller; those before it were answered inside."""
@@ -307,6 +334,18 @@ class Talk:
                 text, attached = "It cannot be shown here: this model reads text alone. Do not retry.", None
             answers.append(Answer(call, text, attached))
         return answers
+
+
+class _Sent(Request):
+    """What is sent for a `Talk`; it may also leave out what only the talk asks for."""
+
+    def __init__(self, talk: Talk, conversations: Conversations, shown: Shown) -> None:
+        super().__init__(conversations, shown)
+        self._talk = talk
+
+    async def is_mended(self, error: BaseException | str, *, has_offered: bool | None = None) -> bool:
+        is_mended = await super().is_mended(error, has_offered=has_offered)
+        return is_mended or self._talk.leaves_usage_out(error)
 
 
 def asker(wire: Wire, kept: Mapping[str, Any], send: Callable[[Dict], Any], *, is_blocking: bool) -> Ask:

@@ -96,6 +96,8 @@ class Reader(ABC):
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = names
+        self.hides_usage = False
+        """Whether events that only tell the usage are not for the caller."""
         self.has_begun = False
         """Whether the stream that is read now said something, so that it cannot be asked again."""
         self.spent: Any = None
@@ -144,6 +146,8 @@ class Wire(ABC):
     """Whether a user's message can hold images and the like."""
     no_calls: Any = "none"
     """A request's `tool_choice` that forbids calls."""
+    usage_key = ""
+    """Where a streamed request asks for its usage, if it has to."""
 
     # Requests
 
@@ -186,6 +190,10 @@ class Wire(ABC):
             if is_last:
                 sent["tool_choice"] = self.no_calls
         return sent
+
+    def with_usage(self, request: Dict) -> Dict:
+        """Return a streamed request whose stream tells the usage; itself, if it does."""
+        return request
 
     # Requests of the library's own
 
