@@ -244,17 +244,20 @@ class PydanticAI(Rig):
     async def agent(self, to: Setup) -> AsyncIterator[Agent]:
         inner: Any = {"stop_sequences": ["\n\n"], "max_tokens": 50} if to.bent else {}
         outer: Any = {"openai_store": True, "parallel_tool_calls": True} if to.bent else {}
-        async with AsyncOpenAI(base_url=to.server.url, api_key="x", max_retries=0) as client:
-            used = self._kind(to.model, provider=OpenAIProvider(openai_client=client), settings=inner)
-            made: Any = PydanticAgent(
-                used,
-                tools=[_from_schema(one) for one in to.tools],
-                capabilities=[] if to.adapter is None else [to.adapter],
-                model_settings=outer,
-                instructions="Be thorough.",
-            )
-            history = [] if to.saved is None else ModelMessagesTypeAdapter.validate_json(to.saved)
-            yield PydanticAIAgent(to.how, to.adapter, made=made, history=history)
+        provider = OpenAIProvider(base_url=to.server.url, api_key="x")
+        provider.client.max_retries = 0
+        used = self._kind(to.model, provider=provider, settings=inner)
+        made: Any = PydanticAgent(
+            used,
+            tools=[_from_schema(one) for one in to.tools],
+            capabilities=[] if to.adapter is None else [to.adapter],
+            model_settings=outer,
+            instructions="Be thorough.",
+        )
+        history = [] if to.saved is None else ModelMessagesTypeAdapter.validate_json(to.saved)
+        yield PydanticAIAgent(to.how, to.adapter, made=made, history=history)
+        async with used:  # which closes what it opened
+            pass
 
 
 def _from_schema(one: Tool) -> PydanticTool[Any]:

@@ -25,12 +25,19 @@ def asked_model(model: Model | str) -> AskedModel:
     Raises:
         InvalidArgumentError: Pydantic AI knows no model of that name.
     """
-    if isinstance(model, str):
-        try:
-            model = infer_model(model)
-        except UserError as error:
-            raise InvalidArgumentError(f"summarizer: {error}") from error
-    return AskedModel(model.model_name, _asking(model))
+    if not isinstance(model, str):
+        return AskedModel(model.model_name, _asking(model))
+    try:
+        found = infer_model(model)
+    except UserError as error:
+        raise InvalidArgumentError(f"summarizer: {error}") from error
+    asks = _asking(found)
+
+    async def ask(instructions: str, text: str, room: int | None) -> Said:
+        async with found:  # which closes what it opened; an agent may be at work with any other
+            return await asks(instructions, text, room)
+
+    return AskedModel(found.model_name, ask)
 
 
 def own_model(request: ModelRequestContext, asked: Asked) -> Own:
@@ -72,10 +79,9 @@ def _asking(
     async def ask(instructions: str, text: str, room: int | None) -> Said:
         said: Any = taken_over(settings) | ({} if room is None else {"max_tokens": room})
         request = ModelRequest([UserPromptPart(text)], instructions=instructions or None)
-        async with asked:  # which closes what it opened, unless an agent goes on with it
-            response = await model_request(
-                asked, [*before, request], model_settings=said, model_request_parameters=parameters
-            )
+        response = await model_request(
+            asked, [*before, request], model_settings=said, model_request_parameters=parameters
+        )
         usage, reason = response.usage, response.finish_reason
         tokens = usage.input_tokens, usage.output_tokens
         return Said(response.text or "", *tokens, reason, usage.cache_read_tokens)
