@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from context_compressor.memory.wrapped import MemoryHistory, history_of
 from tests.memory.contract import MemoryContract, make_msg
 from tests.memory.history_contract import HistoryContract
 from tests.memory.model import Operation, operations, replay
-from tests.memory.on_disk import SQLiteHistory
+from tests.memory.on_disk import FileHistory
 from tests.memory.scripted import ForeignMemory
 
 _STATE = "a memory over a history has none of its own"
@@ -46,10 +45,8 @@ class OverList:
 
 class OnDisk:
     @pytest.fixture
-    def history(self, tmp_path: Path) -> Iterator[SQLiteHistory]:
-        history = SQLiteHistory(tmp_path / "history.db")
-        yield history
-        history.close()
+    def history(self, tmp_path: Path) -> FileHistory:
+        return FileHistory(tmp_path / "history")
 
 
 class TestListHistory(OverList, HistoryContract):
@@ -60,17 +57,16 @@ class TestMemoryOverList(OverList, MemoryOverHistoryContract):
     pass
 
 
-class TestSQLiteHistory(OnDisk, HistoryContract):
+class TestFileHistory(OnDisk, HistoryContract):
     async def test_what_was_written_is_there_for_who_opens_it_next(
-        self, history: SQLiteHistory, tmp_path: Path
+        self, history: FileHistory, tmp_path: Path
     ) -> None:
         number = await history.write([Add(make_msg("a"), ["x"])])
-        other = SQLiteHistory(tmp_path / "history.db")
+        other = FileHistory(tmp_path / "history")
         assert (await other.head()).number == number
         assert [entry.key for entry in await other.read(mark="x")] == ["a"]
         await other.write([Delete(["a"])])
         assert [entry.msg for entry in await history.read(after=number)] == [None]
-        other.close()
 
 
 class TestMemoryOnDisk(OnDisk, MemoryOverHistoryContract):
@@ -117,12 +113,10 @@ class TestMemoryOverWrapped(MemoryOverHistoryContract):
 
 @given(operations(duplicates=True))
 async def test_a_memory_on_disk_equals_a_naive_model(drawn: list[Operation]) -> None:
-    history = SQLiteHistory()
-    await replay(MemoryBase(history), drawn)
-    history.close()
+    await replay(MemoryBase(FileHistory()), drawn)
 
 
-@pytest.mark.parametrize("new", [ListHistory, SQLiteHistory])
+@pytest.mark.parametrize("new", [ListHistory, FileHistory])
 @pytest.mark.parametrize("first", [0, 1, 2])
 async def test_a_reader_that_begins_late_knows_the_keys_that_the_history_gives(new: Any, first: int) -> None:
     history = new()

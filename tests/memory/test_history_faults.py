@@ -22,7 +22,7 @@ from context_compressor import (
 from context_compressor.core.edits import name_of
 from context_compressor.memory.history import Change, History, ListHistory
 from context_compressor.memory.wrapped import MemoryHistory
-from tests.memory.on_disk import SQLiteHistory
+from tests.memory.on_disk import FileHistory
 from tests.memory.scripted import (
     COUNTER,
     ScriptedHistory,
@@ -140,7 +140,7 @@ HOW = ("fail", "fail late", "hang", "hang late", "somebody writes")
 
 @pytest.mark.parametrize(
     ("new", "how"),
-    [*((ListHistory, how) for how in HOW), (SQLiteHistory, HOW[-1]), (wrapped, HOW[1]), (wrapped, HOW[2])],
+    [*((ListHistory, how) for how in HOW), (FileHistory, HOW[-1]), (wrapped, HOW[1]), (wrapped, HOW[2])],
 )
 async def test_all_goes_on_whatever_becomes_of_a_call(new: Callable[[], History], how: str) -> None:
     smooth = ScriptedHistory(new())

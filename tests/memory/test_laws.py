@@ -34,7 +34,7 @@ from context_compressor.memory.table import MessageTable
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant
-from tests.memory.on_disk import SQLiteMemory
+from tests.memory.on_disk import FileMemory
 from tests.memory.scripted import fold
 from tests.support.strategies import chat_histories, messages
 
@@ -586,7 +586,7 @@ class SharedLaws(Laws):
     @initialize(
         config=configs(),
         kind=st.sampled_from((None, Terse, Failing, Remote)),
-        base=st.sampled_from((InMemoryMemory, SQLiteMemory)),
+        base=st.sampled_from((InMemoryMemory, FileMemory)),
     )
     def start(self, config: CompressionConfig, kind: Any, base: Any) -> None:
         self.given = {"base": base()}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressedMemory, CompressionConfig, FileOffloadStore, from_openai
-from tests.memory.on_disk import SQLiteMemory
+from tests.memory.on_disk import FileMemory
 from tests.memory.scripted import assistant, call, result, text
 
 BYTES_PER_MESSAGE = 4_000
@@ -62,7 +62,7 @@ async def grown(memory: CompressedMemory, feed: Feed, start: int, stop: int, eve
 
 async def measured(folder: Path, feed: Feed, turns: int) -> int:
     """Return how many bytes this process holds more at the end than after the first quarter."""
-    base = SQLiteMemory(folder / "history.db")
+    base = FileMemory(folder / "history")
     store = FileOffloadStore(folder / "texts")
     memory = CompressedMemory(base, CompressionConfig(max_total_tokens=8_000), store)
     tracemalloc.start()
@@ -72,7 +72,6 @@ async def measured(folder: Path, feed: Feed, turns: int) -> int:
     await grown(memory, feed, turns // 4, turns, 2)
     gc.collect()
     after = tracemalloc.get_traced_memory()[0]
-    base.close()
     return after - before
 
 
@@ -94,7 +93,7 @@ def test_it_grows_by_an_index_entry_per_message(tmp_path: Path, feed: Feed, turn
 
 async def test_nothing_that_left_the_view_is_held(tmp_path: Path) -> None:
     """The objects themselves: no string of this process holds the word of a result that left."""
-    base = SQLiteMemory(tmp_path / "history.db")
+    base = FileMemory(tmp_path / "history")
     memory = CompressedMemory(
         base, CompressionConfig(max_total_tokens=8_000), FileOffloadStore(tmp_path / "texts")
     )
@@ -107,7 +106,6 @@ async def test_nothing_that_left_the_view_is_held(tmp_path: Path) -> None:
         if type(value) is str and len(value) > 3_000 and value.startswith("found ")
     ]
     shown = " ".join(str(msg.content) for msg in await memory.get_memory())
-    base.close()
     for value in held:
         number = value.split(":")[0]
         assert f"{number}:" in shown, f"{number} left the view, and its text is held"

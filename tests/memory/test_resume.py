@@ -20,7 +20,7 @@ from context_compressor.core.edits import SegmentEdit
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.handover import Departure
 from context_compressor.memory.history import Add, Delete, Record
-from tests.memory.on_disk import SQLiteHistory
+from tests.memory.on_disk import FileHistory
 from tests.memory.scripted import (
     assistant,
     call,
@@ -127,14 +127,13 @@ async def test_opening_reads_the_view(
 async def grown(history: Any, written: Path, folder: Path) -> tuple[list[Msg], list[Dict]]:
     """Write a history as the process did that wrote it; return its messages, and the view that it showed."""
     shutil.copytree(written / "texts", folder / "texts")
-    source = SQLiteHistory(written / "history.db")
+    source = FileHistory(written / "history")
     entries = await source.read()
     messages = [entry.msg for entry in entries if entry.msg is not None]
     counts = [entry.tokens for entry in entries]
     await history.write([Add(msg, tokens=one) for msg, one in zip(messages, counts, strict=True)])
     for one in await source.ledger():
         await history.write([Record(one.edits, one.learnt or {})])
-    source.close()
     return messages, json.loads((written / "view.json").read_text())
 
 
@@ -160,12 +159,11 @@ def written_to(folder: Path, count: int, step: int) -> Path:
     """Write a history in one process, with its texts and the view that it shows in the end."""
 
     async def run() -> None:
-        history = SQLiteHistory(folder / "history.db")
+        history = FileHistory(folder / "history")
         memory = new_memory(base=history, store=FileOffloadStore(folder / "texts"))
         await write(memory, long_history(count), step)
         (folder / "view.json").write_text(json.dumps(await shown(memory)))
         await memory.aclose()
-        history.close()
 
     asyncio.run(run())
     return folder
@@ -195,7 +193,7 @@ class Side:
     def __init__(self, written: Path, folder: Path, *, is_light: bool) -> None:
         shutil.copytree(written, folder)
         self.folder, self.is_light = folder, is_light
-        self.base = SQLiteHistory(folder / "history.db")
+        self.base = FileHistory(folder / "history")
         self.open()
 
     def open(self, **arguments: Any) -> None:
@@ -323,22 +321,20 @@ async def test_nobody_sees_that_an_outline_was_read(written: Path, tmp_path: Pat
     assert await light.texts() == await whole.texts()
     for side in (light, whole):
         await side.memory.aclose()
-        side.base.close()
 
 
 async def test_a_history_without_segments_is_read_whole(tmp_path: Path) -> None:
-    history = SQLiteHistory()
+    history = FileHistory()
     await new_memory(base=history).add(long_history(0)[:5])
     counted = Counted(history)
     assert len(await good_view(new_memory(base=counted))) == 5
     assert (counted.rows >= 5, counted.outlined) == (True, 0)
     assert not any(isinstance(e, SegmentEdit) for one in await history.ledger() for e in one.edits)
-    history.close()
 
 
 async def test_what_names_a_call_elsewhere_is_read(tmp_path: Path) -> None:
     """A late result under a segment is named after its call; where that is deleted, so is its name."""
-    history, store = SQLiteHistory(), FileOffloadStore(tmp_path)
+    history, store = FileHistory(), FileOffloadStore(tmp_path)
     memory = new_memory(base=history, store=store)
     use = {"type": "tool_use", "id": "late", "name": "secret_tool", "input": {}}
     await memory.add(Msg("Friday", [use], "assistant", id="call"), marks="pinned")
@@ -354,4 +350,3 @@ async def test_what_names_a_call_elsewhere_is_read(tmp_path: Path) -> None:
     texts = [await other.read_ref(ref) for ref in await other.reachable_refs()]
     assert texts
     assert not any("secret_tool" in text for text in texts)
-    history.close()

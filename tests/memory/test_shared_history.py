@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from context_compressor import CompressedMemory, FileOffloadStore, InMemoryOfflo
 from context_compressor.memory.history import Entry, Head, History, ListHistory
 from context_compressor.tokens.counter import MessageTokens
 from context_compressor.tokens.tiktoken import TiktokenCounter
-from tests.memory.on_disk import SQLiteHistory
+from tests.memory.on_disk import FileHistory
 from tests.memory.scripted import (
     FaultyStore,
     Noting,
@@ -34,12 +33,10 @@ from tests.memory.scripted import (
 )
 
 
-@pytest.fixture(params=[ListHistory, SQLiteHistory])
-def history(request: pytest.FixtureRequest) -> Iterator[History]:
-    history = request.param()
-    yield history
-    if isinstance(history, SQLiteHistory):
-        history.close()
+@pytest.fixture(params=[ListHistory, FileHistory])
+def history(request: pytest.FixtureRequest) -> History:
+    made: History = request.param()
+    return made
 
 
 def two(history: History, store: Any = None, **fields: Any) -> tuple[CompressedMemory, CompressedMemory]:

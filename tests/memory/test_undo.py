@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressedMemory, ContextOverflowError, InvalidArgumentError, from_openai
-from tests.memory.on_disk import SQLiteMemory
+from tests.memory.on_disk import FileMemory
 from tests.memory.scripted import Gated, Noting, fold, good_view, new_memory, turns, user, wire_text
 
 
@@ -85,7 +85,7 @@ async def test_rules_make_it_anew_where_the_model_fails() -> None:
 
 
 async def test_others_over_the_same_history_follow() -> None:
-    base = SQLiteMemory()
+    base = FileMemory()
     memory = await compressed(base=base)
     other = new_memory(base=base, store=memory.store)
     assert await other.get_memory() == await memory.get_memory()
