@@ -22,12 +22,10 @@ from context_compressor import InvalidArgumentError
 from context_compressor.integrations import anthropic as ours_anthropic
 from context_compressor.integrations import dashscope as ours_dashscope
 from context_compressor.integrations import openai as ours
-from tests.examples.test_examples import Script, run_example
 from tests.integrations.clients_support import CHAT, MESSAGES, OURS, RESPONSES, SETTINGS, Api
 from tests.integrations.test_clients import BOTH, HIS, OURS_ALONE, SAID, SMALL, Reads, every_api
 from tests.support.markdown import blocks
 from tests.support.model_server import ModelServer, answer, half_stream, hang
-from tests.support.task import WINDOW
 
 Dict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -330,19 +328,6 @@ def test_wrong_arguments_are_named() -> None:
     for stats_of in (ours.stats_of, ours_dashscope.stats_of):
         with pytest.raises(InvalidArgumentError, match="expected what compressed"):
             stats_of(client)
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("name", ["openai_client.py", "dashscope_client.py", "anthropic_client.py"])
-async def test_the_examples_are_never_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = Script()
-    async with ModelServer(script, window_tokens=WINDOW) as server:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.anthropic_url)
-        code, output, errors = await run_example(name, server)
-        assert (code, server.refusals) == (0, []), errors
-        assert output.rstrip().endswith("Callbacks wait in a queue that each iteration of the loop empties.")
-        assert "def call_soon_threadsafe" in script.found
 
 
 async def test_the_page_runs_and_names_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

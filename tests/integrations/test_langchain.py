@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import logging
-import re
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -423,11 +422,3 @@ def test_the_page_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
         exec(block, names)
     assert names["compression"].stats("thread-1") is None
     assert "context_compression" in names["agent"].builder.state_schema.__annotations__
-
-
-def test_it_takes_no_more_lines_than_the_frameworks_own() -> None:
-    """The example without it differs by its import, its object, and what is said of it."""
-    code = (ROOT / "examples" / "langchain_agent.py").read_text(encoding="utf-8")
-    assert code.count("\n") < 40
-    glue = [line for line in code.splitlines() if re.search("Compression|middleware=", line)]
-    assert len(glue) == 3  # with `SummarizationMiddleware`: an import, and the same argument

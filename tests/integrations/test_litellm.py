@@ -7,9 +7,7 @@ import asyncio
 import inspect
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +24,7 @@ from tests.support.model_server import ModelServer, answer
 from tests.support.replies import context_length_exceeded, status
 from tests.support.task import BUDGET, FUNCTIONS, REQUEST, WINDOW, Worker, Workplace
 from tests.support.wires import Received
-from tests.test_readme import ROOT, environment
+from tests.test_readme import ROOT
 
 Dict = dict[str, Any]
 Ask = Callable[..., Awaitable[Any]]
@@ -275,37 +273,3 @@ async def test_the_pages_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         assert c.stats("ada") is not None
         await settled()
     assert names["messages"][-1].content == "Hello."
-
-
-class Reader:
-    """A model that reads a file per turn."""
-
-    def __init__(self, folder: Path, turns: int) -> None:
-        self.files = sorted(path.name for path in folder.glob("*.py"))
-        self.turns = iter(range(turns))
-
-    def __call__(self, messages: list[Dict]) -> Any:
-        turn = next(self.turns, None)
-        if turn is None:
-            return "All was read."
-        return answer(f"Turn {turn}.", [("read_file", {"path": self.files[turn % len(self.files)]})])
-
-
-@pytest.mark.variants(0)
-async def test_the_example_runs() -> None:
-    folder = Path(asyncio.__file__).parent
-    async with ModelServer(Reader(folder, 40), window_tokens=WINDOW) as server:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(ROOT / "examples" / "litellm_calls.py"), str(folder), "Read all."),
-            env={
-                **environment(),
-                "OPENAI_API_KEY": "test",
-                "OPENAI_BASE_URL": server.url,
-                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            },
-            stdout=-1,
-            stderr=-1,
-        )
-        output, errors = await process.communicate()
-        assert (output.decode().strip(), server.refusals) == ("All was read.", []), errors.decode()
-        assert len(server.requests) == 41

@@ -8,11 +8,9 @@ import contextvars
 import inspect
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +41,7 @@ from tests.support.model_server import ModelServer, answer
 from tests.support.replies import Exchange, Reply
 from tests.support.task import BUDGET, FUNCTIONS, REQUEST, WINDOW, Worker, Workplace
 from tests.support.wires import Received
-from tests.test_readme import ROOT, environment
+from tests.test_readme import ROOT
 
 Dict = dict[str, Any]
 Way = Callable[..., Any]
@@ -430,40 +428,3 @@ async def test_the_pages_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
                 await made
     assert names["result"].final_output == "Hello."
     assert len(server.requests) == 2
-
-
-class Reader:
-    """A model that reads a file per turn, then what left its view."""
-
-    def __init__(self, folder: Path, turns: int) -> None:
-        self.files = sorted(path.name for path in folder.glob("*.py"))
-        self.turns = iter(range(turns))
-
-    def __call__(self, messages: list[Dict]) -> Reply:
-        turn = next(self.turns, None)
-        if turn is None:
-            assert "def call_soon_threadsafe" in messages[-1]["output"]
-            return answer("All was read.")
-        if turn == 39:
-            return answer(None, [("grep_offloaded", {"pattern": "def call_soon_threadsafe"})])
-        return answer(f"Turn {turn}.", [("read_file", {"path": self.files[turn % len(self.files)]})])
-
-
-@pytest.mark.variants(0)
-async def test_the_example_runs() -> None:
-    folder = Path(asyncio.__file__).parent
-    async with ModelServer(Reader(folder, 40), window_tokens=WINDOW) as server:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(ROOT / "examples" / "openai_agents_agent.py"), str(folder), "Read all."),
-            env={
-                **environment(),
-                "OPENAI_API_KEY": "test",
-                "OPENAI_BASE_URL": server.url,
-                "OPENAI_AGENTS_DISABLE_TRACING": "1",
-            },
-            stdout=-1,
-            stderr=-1,
-        )
-        output, errors = await process.communicate()
-        assert (output.decode().strip(), server.refusals) == ("All was read.", []), errors.decode()
-        assert len(server.requests) == 41

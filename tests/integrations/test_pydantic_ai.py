@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -369,40 +367,6 @@ async def test_what_may_not_leave_is_named_by_its_place_in_the_history() -> None
     with pytest.raises(ContextOverflowError, match=r"messages\[0\]") as caught:
         await agent.run("Hello.", message_history=history)
     assert {name for name, _ in caught.value.fixed} == {"messages[0]"}
-
-
-@pytest.mark.variants(0)
-async def test_the_example_runs(workplace: Workplace) -> None:
-    """It reads files whose texts come to far more than the window."""
-
-    def policy(messages: list[Any], received: Any) -> Any:
-        turn = len(server.requests)
-        if turn == 1:
-            return answer("", [("list_files", {})])
-        return (
-            answer("", [("read_file", {"path": f"{turn}.log"})]) if turn < 20 else answer("Units were lost.")
-        )
-
-    async with ModelServer(policy, window_tokens=WINDOW) as server:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(ROOT / "examples" / "pydantic_ai_agent.py"),
-            str(workplace.folder),
-            "What went wrong?",
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "OPENAI_API_KEY": "test",
-                "OPENAI_BASE_URL": server.url,
-            },
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate()
-        assert (process.returncode, server.refusals) == (0, []), errors.decode()
-        assert output.decode().strip() == "Units were lost."
-        assert len(server.requests) == 20
-        assert "by the memory, not by the user" in json.dumps(server.requests[-1].json)
 
 
 async def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
-import os
-import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +24,7 @@ from tests.integrations.agents.support import (
     user,
 )
 from tests.support.markdown import blocks
-from tests.support.model_server import ModelServer, Reply, answer, context_length_exceeded
+from tests.support.model_server import ModelServer, answer, context_length_exceeded
 
 ROOT = Path(__file__).parents[3]
 
@@ -190,56 +185,6 @@ async def test_two_users_of_one_session_are_warned_of_once(
     ]
     for one in (engine, again, elsewhere):
         await one.dispose()
-
-
-# The example
-
-FOLDER = Path(sysconfig.get_path("stdlib"), "asyncio")
-FILES = sorted(map(str, FOLDER.glob("*.py")))
-EXAMPLE = ROOT / "examples" / "agentscope_agent.py"
-
-
-class Script:
-    """A model that reads file after file, and then what left its view."""
-
-    def __init__(self) -> None:
-        self.turn = 0
-        self.found = ""
-
-    def __call__(self, messages: list[dict[str, Any]]) -> Reply:
-        self.turn += 1
-        if self.turn < 14:
-            return answer("Next.", [("view_text_file", {"file_path": FILES[self.turn]})])
-        if self.turn == 14:
-            return answer(tool_calls=[("grep_offloaded", {"pattern": "def call_soon_threadsafe"})])
-        self.found = json.dumps(messages[-1])
-        return answer("Callbacks wait in a queue.")
-
-
-async def run(server: ModelServer) -> tuple[str, str]:
-    environment = {**os.environ, "OPENAI_API_KEY": "test", "OPENAI_BASE_URL": server.url}
-    options = [str(EXAMPLE), str(FOLDER), "How are callbacks scheduled?"]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *options, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe
-    )
-    printed, errors = await process.communicate()
-    return printed.decode().strip(), errors.decode()
-
-
-@pytest.mark.variants(0)
-async def test_the_example_runs_in_the_window() -> None:
-    script = Script()
-    async with ModelServer(script, window_tokens=32_000) as server:
-        printed, errors = await run(server)
-        assert (printed, server.refusals) == ("Callbacks wait in a queue.", []), errors
-    assert "def call_soon_threadsafe" in script.found
-
-
-def test_the_example_is_short_and_two_lines_of_it_are_about_views() -> None:
-    lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
-    assert len(lines) < 40
-    assert len([line for line in lines if "Compress" in line]) == 2
 
 
 async def test_the_code_of_the_page_runs() -> None:
