@@ -131,7 +131,10 @@ class BudgetInForce:
         saved = SavedBudget(
             self.shown_tokens, self._given.max_total_tokens, self.config.budget, self._calibration
         )
-        return asdict(saved)
+        data = asdict(saved)
+        # As they come back from JSON: a state that a framework kept is compared with the one that is known.
+        data["learnt"]["reports"] = [list(pair) for pair in self._calibration.reports]
+        return data
 
     @classmethod
     def load(cls, saved: SavedBudget | None, config: CompressionConfig) -> BudgetInForce:

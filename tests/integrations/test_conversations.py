@@ -237,6 +237,19 @@ async def test_a_framework_may_keep_the_state_and_go_back_with_it() -> None:
     assert len(json.dumps(states[-1])) < 3 * len(json.dumps(conversation("a", 30))) / 4
 
 
+async def test_a_state_is_known_again_after_json() -> None:
+    """Numbers go on, and the agent's own model may be asked behind its last request."""
+    conversations, state, events = Conversations(max_total_tokens=BUDGET), {}, []
+    for number in range(1, 31):
+        shown = await conversations.view(conversation("a", number), state=json.loads(json.dumps(state)))
+        await conversations.record_usage(shown, tokens_of(shown) + number)
+        state = shown.state
+        assert shown.conversation.stats is not None
+        events.append(shown.conversation.stats.events)
+    assert events == sorted(events)
+    assert events[-1] > events[len(events) // 2] > 0
+
+
 async def test_two_at_once_never_mix_although_they_begin_alike(tmp_path: Any) -> None:
     store = FileOffloadStore(tmp_path)
     conversations = Conversations(max_total_tokens=BUDGET, store=store)
