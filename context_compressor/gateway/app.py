@@ -37,6 +37,7 @@ from context_compressor.gateway.upstream import (
     Refused,
     Unreachable,
     Upstream,
+    Whole,
     as_json,
     passed_on,
 )
@@ -250,7 +251,7 @@ class Gateway:
     async def _passed(
         self, request: Request, content: Any, why: str | None, api: Api | None = None
     ) -> Response:
-        headers = passed_on(request.headers.items())
+        headers = passed_on(request.headers.items(), *(["content-length"] if why is not None else []))
         try:
             path = request.scope["raw_path"].decode("latin-1")  # not decoded: %2F stays within a name
             answer = await self.upstream.open(request.method, path, request.url.query, headers, content)
@@ -310,7 +311,7 @@ class Gateway:
             return Response(status_code=499)
         try:
             body = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             return await self._passed(request, content, "the body is no JSON object", api)
@@ -318,10 +319,15 @@ class Gateway:
         try:
             asked = self._begin(api, request, body)
             if asked is None:
-                observer = self.compressions[api.path].conversations.observer
-                why = "no list that a view can be made of" if observer is None else "only observed"
-                return await self._passed(request, content, why, api)
+                compression = self.compressions[api.path]
+                if compression.conversations.observer is not None:
+                    return await self._passed(request, content, "only observed", api)
+                passing = compression.wire.passing(body)
+                content = content if passing is body else as_json(passing)
+                return await self._passed(request, content, "no list that a view can be made of", api)
             return await asked.answered()
+        except Whole as error:
+            return _answer(error.reply, error.headers)
         except Refused as error:
             response = Response(error.content, error.status_code)
             response.raw_headers = _raw(
@@ -339,7 +345,7 @@ class Gateway:
             why = str(error) if isinstance(error, ContextCompressorError) else type(error).__name__
             if asked is not None and asked.reply is not None:  # it is paid for, and not asked for again
                 logger.warning("%s: the answer goes on as it came: %s", api.path, why, exc_info=True)
-                return JSONResponse(asked.reply, headers={TOLD: "view"})
+                return _answer(asked.reply, asked.came)
             logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=True)
             return await self._passed(request, content, _header(why), api)
 
@@ -350,7 +356,8 @@ class Gateway:
         said = wire.said(body)
         if not said:
             return None
-        identity = identity_of(api.path, dict(http.headers), body, said, wire.system(body), form)
+        whose = http.headers, http.url.query
+        identity = identity_of(api.path, *whose, body, said, wire.system(body), form)
         tracing.note_request(str(body.get("model")), identity.name)
         made = partial(_Asked, self, api, http, identity)
         return compression.begin(
@@ -371,7 +378,7 @@ class _Asked(Talk):
         super().__init__(*talk)
         self._gateway, self._api, self._http, self._identity = gateway, api, http, identity
         self._headers = passed_on(http.headers.items(), "content-length")
-        self._came: Headers = []
+        self.came: Headers = []
         """Headers of the newest answer."""
         self._listed: list[Any] = []
         """The last view."""
@@ -409,9 +416,9 @@ class _Asked(Talk):
         path, query = self._http.url.path, self._http.url.query
         if sent.get("stream"):
             self._stream = await self._gateway.upstream.stream(path, query, self._headers, sent)
-            self._came = self._stream.headers
+            self.came = self._stream.headers
             return self._stream
-        self.reply, self._came = await self._gateway.upstream.ask(path, query, self._headers, sent)
+        self.reply, self.came = await self._gateway.upstream.ask(path, query, self._headers, sent)
         return self.reply
 
     async def _send_apart(self, sent: dict[str, Any]) -> Any:
@@ -433,13 +440,11 @@ class _Asked(Talk):
             if work.done():
                 work.result()
             kind = ("content-type", "text/event-stream; charset=utf-8")
-            headers = [*self._came, kind, (TOLD, "view")]
+            headers = [*self.came, kind, (TOLD, "view")]
             return _Streamed(
                 self._written(sender, work), 200, headers, partial(self._end, work), self._api.ping
             )
-        response = Response(as_json(work.result()), media_type="application/json")
-        response.raw_headers = [*response.raw_headers, *_raw([*self._came, (TOLD, "view")])]
-        return response
+        return _answer(work.result(), self.came)
 
     async def _written(self, sender: Sender, work: asyncio.Future[Any]) -> AsyncIterator[bytes]:
         api = self._api
@@ -461,7 +466,7 @@ class _Asked(Talk):
         """Yield what the caller gets; where no view could be made, the answer to his own list."""
         try:
             first = await work
-        except (Refused, Unreachable):
+        except (Refused, Unreachable, Whole):
             raise
         except Exception:
             logger.warning("%s: passed on unchanged", self._api.path, exc_info=True)
@@ -560,6 +565,13 @@ class _Streamed(StreamingResponse):
                 do()
             with suppress(Exception):
                 await asyncio.shield(self._close())
+
+
+def _answer(reply: Any, headers: Headers) -> Response:
+    """Return a whole answer to a request that was sent with a view."""
+    response = Response(as_json(reply), media_type="application/json")
+    response.raw_headers = [*response.raw_headers, *_raw([*headers, (TOLD, "view")])]
+    return response
 
 
 def _failed(api: Api, status: int, message: str) -> JSONResponse:

@@ -42,14 +42,18 @@ def hash_of(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def owner_of(headers: Mapping[str, str]) -> str:
-    """Return what stands for a caller: a hash of his key. Callers without one are one."""
-    return hash_of(*(headers.get(name, "") for name in KEY_HEADERS))
+def owner_of(headers: Mapping[str, str], query: str = "") -> str:
+    """Return what stands for a caller: a hash of his key, which some providers take in the query.
+
+    Callers without one are one.
+    """
+    return hash_of(*(headers.get(name, "") for name in KEY_HEADERS), query)
 
 
 def identity_of(
     api: str,
     headers: Mapping[str, str],
+    query: str,
     request: Mapping[str, Any],
     said: Sequence[Any],
     system: Any,
@@ -65,12 +69,13 @@ def identity_of(
     Args:
         api: its path.
         headers: of the request, by names in lower case.
+        query: of its URL.
         request: its body.
         said: its list.
         system: what it carries beside the list.
         form: of the list.
     """
-    owner = owner_of(headers)
+    owner = owner_of(headers, query)
     named = next((headers[name] for name in _NAMES if headers.get(name)), None) or _of_codex(headers)
     named = named or _text(request.get("prompt_cache_key"))
     user = (

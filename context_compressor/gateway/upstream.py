@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -27,6 +27,8 @@ KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 """Headers with the caller's key."""
 _LEAST_KEY = 8
 """Characters. What is shorter is none, and may stand in any text."""
+_ANY = "latin-1"
+"""Reads and writes any bytes of a header as they are."""
 _OF_BODY = frozenset(("content-length", "content-encoding", "accept-encoding", "content-type"))
 """Headers of a body that is written anew."""
 
@@ -52,12 +54,17 @@ def keys_in(headers: Iterable[tuple[str, str]]) -> list[str]:
     return [key for key in found if len(key) >= _LEAST_KEY]
 
 
-def as_json(value: Any) -> bytes:
-    """Return JSON as it is sent; half a surrogate pair goes as it came, as an escape."""
+def as_json(value: Any, *, is_strict: bool = False) -> bytes:
+    """Return JSON as it is sent; half a surrogate pair goes as it came, as an escape.
+
+    Raises:
+        ValueError: it is to be strict, and holds a number that JSON has not.
+    """
+    write = partial(json.dumps, separators=(",", ":"), allow_nan=not is_strict)
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return write(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return write(value).encode()
 
 
 class Refused(Exception):
@@ -108,6 +115,19 @@ class Unreachable(Exception):
         return cls(f"the upstream cannot be reached: {error!r}")
 
 
+class Whole(Exception):
+    """A whole answer to a request that asked for a stream: some servers know no streams.
+
+    Attributes:
+        reply: the answer.
+        headers: with it.
+    """
+
+    def __init__(self, reply: Dict, headers: Headers) -> None:
+        self.reply, self.headers = reply, headers
+        super().__init__("the upstream answered in one piece")
+
+
 class EventStream:
     """The events of a streamed answer (server-sent events), each as what its data says.
 
@@ -125,7 +145,7 @@ class EventStream:
     async def _read(self) -> AsyncIterator[Dict]:
         data: list[str] = []
         try:
-            async for line in self._response.aiter_lines():
+            async for line in self._lines():
                 if line.startswith("data:"):
                     data.append(line[5:].removeprefix(" "))
                 elif not line and data:
@@ -139,6 +159,17 @@ class EventStream:
                     yield said
         except httpx.HTTPError as error:
             raise Unreachable.by(error) from error
+
+    async def _lines(self) -> AsyncIterator[str]:
+        """Yield lines, and an empty one at the end. They end as lines of bytes do: JSON may hold U+2028."""
+        rest = b""
+        async for piece in self._response.aiter_bytes():
+            lines = (rest + piece).splitlines(keepends=True)
+            rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+            for line in lines:
+                yield line.rstrip(b"\r\n").decode(errors="replace")
+        for line in (*rest.splitlines(), b""):
+            yield line.decode(errors="replace")
 
     def __aiter__(self) -> Self:
         return self
@@ -159,6 +190,22 @@ def _event(text: str) -> Dict:
     if not isinstance(said, dict):
         raise Unreachable("the upstream streamed what is no JSON object")
     return said
+
+
+async def _whole(response: httpx.Response) -> tuple[Dict, Headers]:
+    try:
+        content = await response.aread()
+    except httpx.HTTPError as error:
+        raise Unreachable.by(error) from error
+    finally:
+        await response.aclose()
+    try:
+        said = json.loads(content)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise Unreachable("the upstream's answer is no JSON object")
+    return said, passed_on(response.headers.multi_items(), *_OF_BODY)
 
 
 class Upstream:
@@ -211,11 +258,16 @@ class Upstream:
             Unreachable: there is none.
         """
         url = self.url_of(path) + (f"?{query}" if query else "")
-        request = self._client.build_request(method, url, headers=headers, content=content)
+        given = httpx.Headers(headers, encoding=_ANY)
+        request = self._client.build_request(method, url, headers=given, content=content)
+        for name in {"accept", "accept-encoding", "user-agent"} - given.keys():
+            del request.headers[name]  # whoever asks without them gets what is meant for him
         try:
-            return await self._client.send(request, stream=True)
+            answer = await self._client.send(request, stream=True)
         except httpx.HTTPError as error:
             raise Unreachable.by(error) from error
+        answer.headers.encoding = _ANY
+        return answer
 
     async def ask(
         self, path: str, query: str, headers: Headers, body: Mapping[str, Any]
@@ -226,21 +278,7 @@ class Upstream:
             Refused: it was answered with an error.
             Unreachable: it was not answered with JSON.
         """
-        response = await self._post(path, query, headers, body)
-        try:
-            content = await response.aread()
-        except httpx.HTTPError as error:
-            raise Unreachable.by(error) from error
-        finally:
-            await response.aclose()
-        came = passed_on(response.headers.multi_items(), *_OF_BODY)
-        try:
-            said = json.loads(content)
-        except ValueError:
-            said = None
-        if not isinstance(said, dict):
-            raise Unreachable("the upstream's answer is no JSON object")
-        return said, came
+        return await _whole(await self._post(path, query, headers, body))
 
     async def stream(self, path: str, query: str, headers: Headers, body: Mapping[str, Any]) -> EventStream:
         """Send a request whose answer is streamed.
@@ -248,15 +286,20 @@ class Upstream:
         Raises:
             Refused: it was answered with an error.
             Unreachable: it was not answered.
+            Whole: it was not streamed.
         """
-        return EventStream(await self._post(path, query, headers, body), keys_in(headers))
+        response = await self._post(path, query, headers, body)
+        if response.headers.get("content-type", "").startswith("application/json"):
+            raise Whole(*await _whole(response))
+        return EventStream(response, keys_in(headers))
 
     async def _post(self, path: str, query: str, headers: Headers, body: Mapping[str, Any]) -> httpx.Response:
         sent = [
             *((name, value) for name, value in headers if name not in _OF_BODY),
             ("content-type", "application/json"),
+            ("accept-encoding", self._client.headers["accept-encoding"]),
         ]
-        content = as_json(body)
+        content = as_json(body, is_strict=True)
         response = await self.open("POST", path, query, sent, content)
         if response.is_success:
             return response

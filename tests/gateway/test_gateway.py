@@ -27,6 +27,7 @@ from tests.support.model_server import (
     half_stream,
     hang,
     rate_limited,
+    raw,
     status,
 )
 from tests.support.wires import Received
@@ -208,6 +209,48 @@ async def test_a_stream_that_breaks_ends_with_an_error_of_that_api(api: Api, rep
     assert "text" in through.text
 
 
+async def test_a_streamed_answer_is_read_as_it_is_written() -> None:
+    """Lines end where those of events do. A server that knows no streams answers whole, and is asked once."""
+    said = [
+        {"delta": {"role": "assistant", "content": "a\u2028b\x85c"}},
+        {"delta": {}, "finish_reason": "stop"},
+    ]
+    chunks = [json.dumps({"id": "c", "choices": [{"index": 0, **one}]}, ensure_ascii=False) for one in said]
+    lines = "".join(f"data: {one}\r\n\r\n" for one in [*chunks, "[DONE]"])
+    whole = {"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Well."}}]}
+    body = {"model": "m", "messages": notes(1), "stream": True}
+    async with ModelServer(lambda _: "") as server, serving(server) as served, served.http() as http:
+        server.fail(raw(lines.encode(), content_type="text/event-stream"), raw(json.dumps(whole)))
+        streamed = (await http.post(PATHS["chat"], json=body)).content.decode().split("\n\n")
+        assert (await http.post(PATHS["chat"], json=body)).json() == whole
+        assert len(server.requests) == 2
+    assert [json.loads(one[6:]) for one in streamed[:2]] == [json.loads(one) for one in chunks]
+    assert streamed[2:] == ["data: [DONE]", ""]
+
+
+async def test_results_of_ours_go_before_the_callers_where_the_server_keeps_the_list() -> None:
+    """A reply called ours and his; he goes on from it by its id, and knows of his alone."""
+
+    def policy(messages: list[Any], received: Received) -> Reply | str:
+        if "previous_response_id" in received.json:
+            return "Done."
+        ref = json.dumps(messages).partition("ctx://")[2][:16]
+        return answer("", [("read_offloaded", {"ref": f"ctx://{ref}"}), ("look", {})])
+
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+    body = {"model": "m", "tools": [tool]}
+    async with ModelServer(policy) as server, serving(server) as served, served.http() as http:
+        first = (await http.post(PATHS["responses"], json={**body, "input": notes(24)})).json()
+        [call] = [one for one in first["output"] if one["type"] == "function_call"]
+        his = {"type": "function_call_output", "call_id": call["call_id"], "output": "seen"}
+        body |= {"previous_response_id": first["id"], "input": [his]}
+        await http.post(PATHS["responses"], json=body)
+
+    ours, last = server.requests[-1].json["input"]
+    assert last == his
+    assert (ours["type"], ours["call_id"] != call["call_id"]) == ("function_call_output", True)
+
+
 async def test_an_upstream_that_is_not_there_is_told_in_the_shape_of_the_api() -> None:
     async with serving("http://127.0.0.1:9/v1") as served, served.http() as http:
         for path, name in PATHS.items():
@@ -230,10 +273,19 @@ class Pieces(httpx.AsyncByteStream):
         ("/v1/messages", {"model": "m"}, "no list"),
         ("/v1/chat/completions", b"{", "no JSON"),
         ("/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": 5}] * 2}, "content"),
+        (
+            "/v1/chat/completions",
+            b'{"model": "m", "messages": %s}' % (b"[" * 9_000 + b"]" * 9_000),
+            "no JSON",
+        ),
+        ("/v1/messages", b'{"messages": [{"role": "user", "content": "a"}], "top_p": 1e999}', "ValueError"),
         ("/v1/messages/count_tokens", {"model": "m", "messages": notes(40)}, None),
         ("/v1/embeddings", b"\x00\xff", None),
     ],
-    ids=["kept by the server", "no list", "no JSON", "malformed", "count_tokens", "another path"],
+    ids=[
+        *("kept by the server", "no list", "no JSON", "malformed", "deep", "no number of JSON's"),
+        *("count_tokens", "another path"),
+    ],
 )
 async def test_the_rest_passes_through_byte_for_byte(path: str, body: Any, why: str | None) -> None:
     """With a header that says why no view was made, where one might be expected."""
@@ -247,19 +299,19 @@ async def check_passes(path: str, body: Any, why: str | None, **options: Any) ->
     async def upstream(request: httpx.Request) -> httpx.Response:
         await request.aread()
         seen.append(request)
-        return httpx.Response(203, stream=Pieces(), headers={"x-theirs": "2", "content-type": "a/b"})
+        theirs = {b"x-theirs": "é 日".encode(), b"content-type": b"a/b"}
+        return httpx.Response(203, stream=Pieces(), headers=theirs)
 
     async with serving("http://upstream/v1", **options) as served, served.http() as http:
         served.gateway.upstream._client._transport = httpx.MockTransport(upstream)
-        answered = await http.post(
-            f"{path}?a=1&a=2", content=content, headers={"x-mine": "1", "authorization": KEY}
-        )
+        mine = {b"x-mine": "é 日".encode(), b"authorization": KEY.encode()}
+        answered = await http.post(f"{path}?a=1&a=2", content=content, headers=mine)
 
     [sent] = seen
     assert (sent.content, str(sent.url)) == (content, f"http://upstream{path}?a=1&a=2")
-    assert (sent.headers["x-mine"], sent.headers["host"]) == ("1", "upstream")
+    assert (sent.headers["x-mine"], sent.headers["host"]) == ("é 日", "upstream")
     assert (answered.status_code, answered.content) == (203, b"\x01as it is\xff")
-    assert (answered.headers["x-theirs"], answered.headers["content-type"]) == ("2", "a/b")
+    assert (answered.headers["x-theirs"], answered.headers["content-type"]) == ("é 日", "a/b")
     assert (why or "") in answered.headers.get("x-context-compressor", "")
     assert (why is None) == ("x-context-compressor" not in answered.headers)
 
@@ -286,11 +338,14 @@ async def test_what_has_no_body_passes_without_one() -> None:
 
     async with serving("http://upstream/v1") as served, served.http() as http:
         served.gateway.upstream._client._transport = httpx.MockTransport(upstream)
-        answered = await http.get("/v1/models/an%2Forganization%0A?a=%2F")
+        asked = http.build_request("GET", "/v1/models/an%2Forganization%0A?a=%2F")
+        for name in ("accept", "accept-encoding", "user-agent"):
+            del asked.headers[name]
+        answered = await http.send(asked)
 
     assert str(seen[0].url) == "http://upstream/v1/models/an%2Forganization%0A?a=%2F"
     assert answered.content == b"\x01as it is\xff"
-    assert not {"content-length", "transfer-encoding"} & seen[0].headers.keys()
+    assert seen[0].headers.keys() == {"host", "connection"}  # no encoding that the caller cannot read
 
 
 async def test_a_fault_of_the_memorys_lets_the_request_through() -> None:
