@@ -464,6 +464,14 @@ def collect(
             metavar="AGE", help="How long adapters keep what their lists no longer say (branch_seconds)."
         ),
     ] = "1h",
+    forget_after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="Also forget conversations of adapters and of a gateway in which nothing happened for so "
+            "long, with their texts: 30d, 2w.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     store_options: StoreOptions = None,
     key_prefix: KeyPrefix = "",
@@ -479,6 +487,7 @@ def collect(
     ages = {
         "grace_seconds": read_age(grace, "--grace"),
         "branch_seconds": read_age(branches, "--branches"),
+        "forget_seconds": None if forget_after is None else read_age(forget_after, "--forget-after"),
     }
     target = Target(
         "", store=store, namespace=namespace or "default", store_options=store_options, key_prefix=key_prefix
@@ -508,7 +517,8 @@ async def _collect(target: Target, urls: list[str], wanted: dict[str, Any], as_j
         for line in (
             f"{target.store}: {counted(done.namespaces, 'namespace')}, {counted(done.bytes_before, 'byte')}; "
             f"named by ledgers {done.named:,}, young {done.young:,}",
-            f"{verb}: {counted(len(done.removed), 'text')}, {size}",
+            f"{verb}: {counted(len(done.removed), 'text')}, {size}; "
+            f"{counted(done.forgotten, 'conversation')} {'would be ' * done.is_dry_run}forgotten",
             *done.problems,
         ):
             say(make_console(), line)

@@ -42,6 +42,11 @@ def conversations_in(record: object, key: str) -> list[Saved]:
     return found
 
 
+def is_record(record: object) -> bool:
+    """Tell whether a record is one of conversations; others keep something else beside them."""
+    return isinstance(record, Mapping) and "conversations" in record
+
+
 def is_newer(record: object) -> bool:
     """Tell whether a newer release set a record."""
     version = record.get("version") if isinstance(record, Mapping) else None

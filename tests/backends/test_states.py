@@ -155,6 +155,38 @@ async def test_nothing_is_left_of_what_a_list_says_no_more(
             assert await store.read(ref)
 
 
+@pytest.mark.parametrize("place", ["sqlite", "redis"], indirect=True)
+async def test_conversations_in_which_nothing_happens_are_forgotten(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their texts; what others keep beside them too, if it is as old."""
+    now = 1_000_000.0
+    for one in (module, collection):
+        monkeypatch.setattr(one.time, "time", lambda: now)
+    store, states = place.store(), place.states()
+    await states.set("beside", {"no": "conversation"})
+    conversations = Conversations(max_total_tokens=2_000, store=store, states=states)
+    await conversations.view(said(30), key="old")
+    now += 86_400
+    await conversations.view([user("Another one."), *said(30)[:5], *said(30)[7:]], key="new")
+    now += 86_400
+    async with open_sessions(place.url, key_prefix=place.prefix) as directory:
+        kept = await collect_texts(directory, store)
+        told = await collect_texts(directory, store, forget_seconds=86_401, dry_run=True)
+        assert await place.says("quagga")
+        done = await collect_texts(directory, store, forget_seconds=86_401)
+        assert [one.problems for one in (kept, told, done)] == [()] * 3
+    assert [(one.forgotten, bool(one.removed)) for one in (kept, told, done)] == [
+        (0, False),
+        *[(1, True)] * 2,
+    ]
+    assert len(told.removed) == len(done.removed)
+    assert await place.says("quagga") == []
+    assert await states.keys() == ["new"]
+    for ref in await store.refs():
+        assert await store.read(ref)
+
+
 async def test_a_time_to_live_goes_on_with_each_use(server: Callable[[str], int], tmp_path: Path) -> None:
     place = Place("redis", url_of("redis", server, tmp_path), tmp_path)
     states, others = place.states(key_ttl=500), place.states()

@@ -6,14 +6,15 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from context_compressor.backends.admin.opening import sessions_of
-from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory
+from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, refs_in_state
 from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, OffloadError, check_number
-from context_compressor.memory.kept import tidied
+from context_compressor.memory.kept import is_over, is_record, tidied
 from context_compressor.offload.folders import ABANDONED_SECONDS
 from context_compressor.offload.packed import PackedOffloadStore
 from context_compressor.offload.store import KeepingStore, OffloadStore, StoredText
@@ -146,6 +147,8 @@ class TextCollection:
     """Texts that nothing names, and that stay since they are young."""
     bytes_before: int
     bytes_after: int
+    forgotten: int = 0
+    """States of conversations that nobody had set for `forget_seconds`."""
     problems: tuple[str, ...] = ()
     """What could not be removed, and why."""
     is_dry_run: bool = False
@@ -161,6 +164,7 @@ async def collect_texts(
     *,
     grace_seconds: float = DAY_SECONDS,
     branch_seconds: float = BRANCH_SECONDS,
+    forget_seconds: float | None = None,
     all_namespaces: bool = True,
     dry_run: bool = False,
 ) -> TextCollection:
@@ -176,6 +180,8 @@ async def collect_texts(
         grace_seconds: how long a text is young: an event stores its texts before the ledger names them.
         branch_seconds: how long adapters keep what their lists say no more. What was not said for longer
             goes from the states beside the sessions, and its texts with it, young or not.
+        forget_seconds: how long a state is kept that nobody sets, as a gateway does where something happens
+            in a conversation; its texts go with it. None: for ever. A list that comes back is a new one.
         all_namespaces: whether to look at all namespaces of the store, or at its own alone.
         dry_run: only tell what would be removed.
 
@@ -187,6 +193,8 @@ async def collect_texts(
     """
     check_number("grace_seconds", grace_seconds)
     check_number("branch_seconds", branch_seconds)
+    if forget_seconds is not None:
+        check_number("forget_seconds", forget_seconds)
     given = list(bases) if isinstance(bases, list | tuple) else [bases]
     directories = [one if isinstance(one, SessionDirectory) else sessions_of(one)[0] for one in given]
     space = namespace_of(store)
@@ -194,20 +202,34 @@ async def collect_texts(
     if all_namespaces and isinstance(space, PackedOffloadStore):
         spaces = await space.namespaces()
     over: set[str] = set()
+    forgotten: dict[int, list[str]] = {}
     problems: list[str] = []
-    for directory in directories:
+    conversations, now = 0, time.time()
+    for place, directory in enumerate(directories):
         states = directory.states()
-        for key in await states.keys():
+        for key, set_at in (await states.set_at()).items():
             try:
-                _, gone = tidied(await states.get(key), key, time.time(), branch_seconds)
-                over |= gone
-                if not dry_run:
-                    await states.exchange(key, partial(_without_left, key, branch_seconds))
+                state = await states.get(key)
+                if is_over(set_at, now, inf if forget_seconds is None else forget_seconds):
+                    over |= refs_in_state(state)
+                    forgotten.setdefault(place, []).append(key)
+                    conversations += is_record(state)
+                elif is_record(state):
+                    _, gone = tidied(state, key, now, branch_seconds)
+                    over |= gone
+                    if not dry_run:
+                        await states.exchange(key, partial(_without_left, key, branch_seconds))
             except InvalidStateError as error:
                 problems.append(str(error))
     # First the texts, then the ledgers: whatever is named in between is found.
     listed = [await space.stored() for space in spaces]
-    ledgers = set[str]().union(*[refs for one in directories for refs in await one.named_refs()])
+    ledgers = set[str]().union(
+        *[
+            refs
+            for place, one in enumerate(directories)
+            for refs in await one.named_refs(without=forgotten.get(place, ()))
+        ]
+    )
     named = [ledgers | space.refs_of_states() for space in spaces]
 
     async def sweep_all(*, dry_run: bool) -> list[Sweep]:
@@ -218,13 +240,16 @@ async def collect_texts(
 
     swept = await sweep_all(dry_run=True)
     chosen = sum(len(one.removed) for one in swept)
-    if chosen and not ledgers and not dry_run:
+    if chosen and not (ledgers or forgotten or dry_run):
         raise InvalidArgumentError(
             f"no ledger there names any text, and {chosen} would be removed: if these are the right "
             "databases, and all sessions are over, remove the store itself"
         )
     halves: list[RemovedObject] = []
     if not dry_run:
+        for place, keys in forgotten.items():
+            for key in keys:
+                await directories[place].states().delete(key)
         swept = await sweep_all(dry_run=False)
         for space in spaces:
             try:
@@ -243,6 +268,7 @@ async def collect_texts(
         removed=tuple(removed),
         namespaces=len(spaces),
         named=sum(len(one.named) for one in swept),
+        forgotten=conversations,
         young=sum(len(one.young) for one in swept),
         bytes_before=before,
         bytes_after=before - sum(each.bytes for each in removed),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from context_compressor.backends.records import digest
@@ -40,6 +40,11 @@ class RemovedObject(NamedTuple):
     """Or "rewritten": then `bytes`, of a row or a key, is the size of what is gone from it."""
 
 
+def refs_in_state(state: object) -> set[str]:
+    """Return the refs in the state of an adapter's, wherever they stand."""
+    return set(REF_PATTERN.findall(json.dumps(state)))
+
+
 class SessionDirectory(ABC):
     """The sessions of one database, or under one prefix of a Redis."""
 
@@ -52,20 +57,24 @@ class SessionDirectory(ABC):
         """Return the sessions, of all users or of one, sorted by user and session."""
         return sorted(one for one in await self._infos() if user_id in (None, one.user_id))
 
-    async def named_refs(self, but: tuple[str, str] | None = None) -> list[set[str]]:
+    async def named_refs(
+        self, but: tuple[str, str] | None = None, without: Collection[str] = ()
+    ) -> list[set[str]]:
         """Return the refs that live ledgers name, a set for each session, and each key of an adapter's, that
         names some; there maybe too many.
 
         Args:
             but: user and session of one that is left out.
+            without: keys of adapters' that are left out.
 
         Raises:
             InvalidStateError: a ledger cannot be read.
         """
         named = await self._refs(None if but is None else digest(*but))
         states = self.states()
-        kept = [json.dumps(await states.get(key)) for key in await states.keys()]
-        return [refs for refs in (*named, *(set(REF_PATTERN.findall(one)) for one in kept)) if refs]
+        keys = [key for key in await states.keys() if key not in without]
+        kept = [refs_in_state(await states.get(key)) for key in keys]
+        return [refs for refs in (*named, *kept) if refs]
 
     async def restore(self, user_id: str, session_id: str, changes: Sequence[Change]) -> None:
         """Make a session of these changes, all of them or none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -99,7 +100,7 @@ class RedisStates(Server):
                 return
             data = found.encode() if isinstance(found, str) else found
             known = "" if data is None else hashlib.sha1(data, usedforsecurity=False).hexdigest()
-            said = pack_ascii({"key": key, "state": changed})
+            said = pack_ascii({"key": key, "set_at": int(time.time()), "state": changed})
             if await self._script([name], [known, said, self._ttl or ""]):
                 return
         raise ConflictError(f"the state under {key!r} changes too fast to write to it; try again", number=0)
@@ -111,13 +112,19 @@ class RedisStates(Server):
 
     async def keys(self) -> list[str]:
         """Return the keys that have a state, sorted. Looks at every key of the server."""
+        return sorted(await self.set_at())
+
+    async def set_at(self) -> dict[str, float | None]:
+        """Return when the state under each key was set last, in seconds since 1970; None: not known.
+
+        Looks at every key of the server.
+        """
         names = [
             stem_under(self._prefix, one) for one in await digests_under(self._client, self._prefix, "state")
         ]
         found = {name: await self._client.get(f"{name}state") for name in names}
-        return sorted(
-            to_state(_key_in, one, f"{name}state") for name, one in found.items() if one is not None
-        )
+        there = {name: one for name, one in found.items() if one is not None}
+        return dict(to_state(_set_in, one, f"{name}state") for name, one in there.items())
 
     def _name(self, key: str) -> str:
         return f"{stem_under(self._prefix, digest(as_key(key)))}state"
@@ -127,5 +134,6 @@ def _state_in(data: str | bytes) -> Any:
     return unpack_ascii(data)["state"]
 
 
-def _key_in(data: str | bytes) -> str:
-    return str(unpack_ascii(data)["key"])
+def _set_in(data: str | bytes) -> tuple[str, float | None]:
+    said = unpack_ascii(data)
+    return str(said["key"]), said.get("set_at")  # earlier releases did not note it

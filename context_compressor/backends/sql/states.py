@@ -86,9 +86,13 @@ class SQLAlchemyStates(Database):
 
     async def keys(self) -> list[str]:
         """Return the keys that have a state, sorted."""
-        wanted = sa.select(states.c.key)
-        found = await self._run(lambda connection: connection.execute(wanted).scalars().all(), is_write=False)
-        return sorted(map(from_bytes, found))
+        return sorted(await self.set_at())
+
+    async def set_at(self) -> dict[str, float | None]:
+        """Return when the state under each key was set last, in seconds since 1970."""
+        wanted = sa.select(states.c.key, states.c.set_at)
+        found = await self._run(lambda connection: connection.execute(wanted).all(), is_write=False)
+        return {from_bytes(key): set_at for key, set_at in found}
 
 
 def _is(key: str) -> sa.ColumnElement[bool]:
