@@ -149,6 +149,11 @@ class CompressionConfig(BaseModel):
         return self.arrival_ratio * self.budget
 
     @property
+    def weighty_marks(self) -> set[str]:
+        """Marks that decide what may leave the view."""
+        return {*self.volatile_marks, *([] if self.pinned_mark is None else [self.pinned_mark])}
+
+    @property
     def may_shrink_recent(self) -> bool:
         """Whether fewer messages may stay for `target_ratio`: not if the user set how many do."""
         return self.keep_recent_tokens is None and "keep_recent_count" not in self.model_fields_set

@@ -1,14 +1,20 @@
-"""What `forget` takes away, and which messages and notes hold a text. No I/O."""
+"""What `forget` takes away: the messages and notes that hold a text. Nothing is written here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from context_compressor.core.edits import SegmentEdit, words_of
+from context_compressor.core.edits import EditName, SegmentEdit, message_id, words_of
+from context_compressor.core.ledger import Ledger
+from context_compressor.core.rebuild import Rebuilt
+from context_compressor.core.recovery import Read, read_words
+from context_compressor.errors import OffloadError
 from context_compressor.memory.history import Entry
+from context_compressor.memory.rebuilder import Basis, Rebuilder
 from context_compressor.messages.exchanges import Decisions, build_exchanges
 
 
@@ -33,6 +39,62 @@ class Forgotten:
     """Whether the history's own summary held the text, and was removed."""
     is_dry_run: bool = False
     """Whether nothing was done."""
+
+
+class Leaving(NamedTuple):
+    """What is to be forgotten."""
+
+    keys: Sequence[str]
+    """Of messages."""
+    rebuilt: Rebuilt
+    """The view without them, and without what quotes them."""
+    told: Forgotten
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to forget."""
+        return not (self.keys or self.told.parts or self.told.summary)
+
+
+async def find_leaving(rebuilder: Rebuilder, basis: Basis, ids: Sequence[str], text: str | None) -> Leaving:
+    """Find what is to be forgotten: messages under ids, or all that hold a text, and what quotes it.
+
+    Args:
+        rebuilder: makes the view without it.
+        basis: what is known.
+        ids: of messages; a part's id stands for all that it covers.
+        text: what is to be found nowhere any more.
+    """
+    state, ledger = basis.state, basis.state.ledger
+    entries, quoting, summary = await rebuilder.read_entries(), set[EditName](), ""
+    keys = [key for key in dict.fromkeys(state.known.keys_of(state.expand(ids))) if key in state.known]
+    if text is not None:
+        keys = keys_saying(text, entries, ledger.decisions)
+        quoting = await _quoting(text, ledger, rebuilder.read_words)
+        summary = state.shown.summary if text in state.shown.summary else ""
+    left, before = [entry for entry in entries if entry.key not in set(keys)], ledger.edits()
+    rebuilt = await rebuilder.rebuild(basis, left, keys, without=quoting)
+    gone, _ = rebuilt.changes(before)
+    withdrawn = [edit for name, edit in before.items() if name in gone]
+    parts = [edit.ref for edit in withdrawn if isinstance(edit, SegmentEdit)]
+    told = Forgotten(
+        message_ids=tuple(dict.fromkeys(map(message_id, keys))),
+        parts=tuple(parts),
+        stubs=len(withdrawn) - len(parts),
+        refs=tuple(sorted(ledger.kept_refs() - rebuilt.ledger.kept_refs())),
+        summary=bool(summary),
+    )
+    return Leaving(keys, rebuilt, told)
+
+
+async def _quoting(text: str, ledger: Ledger, read: Read) -> set[EditName]:
+    """Return the names of the parts of the notes that hold a text, and of all parts after these."""
+    before, left = ledger.edits(), ledger.copy()
+    for part in ledger.segments():
+        with suppress(OffloadError, KeyError, TypeError, ValueError):  # nobody can read their words
+            if quotes(text, await read_words(part, read)) and left.segment(part.id):
+                left.withdraw_segment(part.id)
+    return before.keys() - left.edits().keys()
 
 
 def keys_saying(text: str, entries: Iterable[Entry], decisions: Decisions | None) -> list[str]:

@@ -15,6 +15,7 @@ from context_compressor.core.decide import Overflow, Perform, Plan, Reason, Show
 from context_compressor.core.event import Engine
 from context_compressor.core.machine import Await, Begin, Claim, Commit, Machine, Wait
 from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.memory.earlier import Earlier
 from context_compressor.memory.handover import HandingOver, Receiver
 from context_compressor.memory.leases import EventLease, Waits, leases_of
 from context_compressor.memory.loops import LoopLock
@@ -23,7 +24,7 @@ from context_compressor.memory.places import Recall
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error, undo_error
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
-from context_compressor.memory.tracking import Earlier, Tracker
+from context_compressor.memory.tracking import Tracker
 from context_compressor.offload.store import OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter

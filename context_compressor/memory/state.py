@@ -95,15 +95,23 @@ class MemoryState:
         """Count a message that the wrapper made or repaired."""
         return measure(self._counter, msg)
 
-    # Growing
+    def showing(self, rebuilt: Rebuilt, known: MessageTable) -> MemoryState:
+        """Return another state that goes on from this one with a view that was made anew.
 
-    def take_over(self, other: MemoryState, ledger: Ledger) -> None:
-        """Begin where another state ends, with a ledger that holds part of its edits."""
-        self.ledger, self.budget, self.blocked = ledger, other.budget, set(other.blocked)
-        self.generation = other.generation + 1
-        self.names_tools = other.names_tools
-        self.shown.set_system(*other.shown.most_system)
-        self.shown.set_summary(other.shown.summary)
+        Args:
+            rebuilt: that view.
+            known: what is known of the messages.
+        """
+        other = MemoryState(self.config, self._counter)
+        other.ledger, other.budget, other.blocked = rebuilt.ledger, self.budget, set(self.blocked)
+        other.known, other.generation = known, self.generation + 1
+        other.names_tools = self.names_tools
+        other.shown.set_system(*self.shown.most_system)
+        other.shown.set_summary(self.shown.summary)
+        other.rebuild(rebuilt)
+        return other
+
+    # Growing
 
     def enqueue(self, msg: Msg, counted: MessageTokens, key: str | None = None) -> None:
         """Note a message that the history received, under a key if it gave one; `msg` is kept."""

@@ -61,8 +61,8 @@ class Texts:
                 return await read_text(self._store, ref, self._config.store_timeout_seconds)
             except OffloadError as error:
                 failure = error
-        recovery = await self._tracker.recovery()
-        text = await recovery.text_of(ref, self._tracker.read_words)
+        recovery = await self._tracker.rebuilder.recovery(ledger)
+        text = await recovery.text_of(ref, self._tracker.rebuilder.read_words)
         if text is None:
             text = recovery.messages_under(ref)
             if text is None:
@@ -82,10 +82,10 @@ class Texts:
         missing = ledger.pending
         if not missing:
             return
-        recovery = await self._tracker.recovery()
+        recovery = await self._tracker.rebuilder.recovery(ledger)
         refusal: OffloadError | None = None
         for ref in sorted(missing):
-            text = await recovery.text_of(ref, self._tracker.read_words)
+            text = await recovery.text_of(ref, self._tracker.rebuilder.read_words)
             if text is None:
                 continue
             try:

@@ -1,25 +1,23 @@
-"""A history followed and changed. Long, because its view, ledger and messages move together, by one way."""
+"""A history followed and changed: its messages, ledger and view move together, by one way."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from context_compressor.core.config import CompressionConfig
-from context_compressor.core.edits import Edit, EditName, ItemKey, SegmentEdit, message_id
+from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, message_id
 from context_compressor.core.event import Done
 from context_compressor.core.ledger import Ledger
-from context_compressor.core.rebuild import Rebuilt, changed_ids, give_words_back, is_continued, rebuild
-from context_compressor.core.recovery import Recovery, read_words
-from context_compressor.errors import ConflictError, InvalidArgumentError, OffloadError
+from context_compressor.core.rebuild import Rebuilt, changed_ids, is_continued
+from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches
-from context_compressor.memory.forgetting import Forgotten, keys_saying, quotes
+from context_compressor.memory.earlier import Earlier, earlier, view_at, without_edits
+from context_compressor.memory.forgetting import Forgotten, find_leaving
 from context_compressor.memory.history import (
     Add,
     Change,
@@ -37,6 +35,7 @@ from context_compressor.memory.history import (
     outlines_of,
 )
 from context_compressor.memory.loops import LoopLock
+from context_compressor.memory.rebuilder import Basis, Rebuilder
 from context_compressor.memory.recorded import (
     NOTHING,
     appended,
@@ -44,15 +43,13 @@ from context_compressor.memory.recorded import (
     learnt_by,
     missing,
     replacing,
-    says_same,
     switching,
-    up_to,
 )
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.table import MessageTable
-from context_compressor.messages.exchanges import Decisions, build_exchanges
+from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.msg import Msg
-from context_compressor.offload.store import OffloadStore, read_text
+from context_compressor.offload.store import OffloadStore
 from context_compressor.tokens.counter import MessageTokens, TokenCounter, name_of_counter
 from context_compressor.tokens.off_loop import measure_all_off_loop
 
@@ -65,32 +62,6 @@ CHANGED = "the base memory was changed"
 """Reason of an event after which the history says something else."""
 UNDONE = "undone"
 """Reason of an event that withdrew the one before it."""
-
-
-class Made(NamedTuple):
-    """A view that was made anew, which nobody has seen yet."""
-
-    known: MessageTable
-    """Has the marks alone."""
-    tokens: Mapping[str, int]
-    rebuilt: Rebuilt
-
-
-class Earlier(NamedTuple):
-    """A view without the edits of its last events, which nobody has seen yet."""
-
-    state: MemoryState
-    rebuilt: Rebuilt
-    without: Collection[EditName]
-    """Those edits."""
-    of: MemoryState
-    """From which it was made."""
-    generation: int
-    """Of that."""
-
-    def holds(self, state: MemoryState) -> bool:
-        """Tell whether it is still that of a state, which may have grown."""
-        return state is self.of and state.generation == self.generation
 
 
 def in_step(
@@ -133,6 +104,7 @@ class Tracker:
         edited: whether the view was edited since `get_memory` last looked whether an event is due. It looks
             again then, as a memory does that is loaded from its state: both have to show the same view.
         branches: conversations that a list departed from.
+        rebuilder: makes views anew.
         gone: keys of messages that left the history and may still be in the search index; None until the
             index, which another process may have left, was compared with the whole history.
     """
@@ -151,7 +123,7 @@ class Tracker:
         )
         self._config = config
         self._counter = counter
-        self._store = store
+        self.rebuilder = Rebuilder(history, config, counter, store)
         self._loaded_tokens: dict[str, int] | None = None
         self._is_another = False
         """Whether the history may be another one than the state was made from."""
@@ -161,9 +133,12 @@ class Tracker:
         self._names_tools = False
         self._told: list[CompressionEvent] = []
         self.state = self._empty_state()
-        # A wrapped memory does not tell the marks of its messages, nor, without a revision, each change.
-        self._tells_marks: bool = getattr(history, "tells_marks", True)
+        # A wrapped memory does not tell, without a revision, each change.
         self._counts_changes: bool = getattr(history, "counts_changes", True)
+
+    @property
+    def _basis(self) -> Basis:
+        return Basis(self.state, self.number, self._loaded_tokens, self._is_another)
 
     @property
     def is_behind(self) -> bool:
@@ -230,7 +205,7 @@ class Tracker:
             try:
                 is_done = await self._grow(head)
                 if not is_done:
-                    is_done = await self._reread(head) and not self._tells_marks
+                    is_done = await self._reread(head) and not self.rebuilder.tells_marks
             except ConflictError:
                 continue
             if state is not self.state:
@@ -244,7 +219,7 @@ class Tracker:
         state = self.state
         # Of a history that is opened what stands for messages tells what is to be read.
         is_opened = not self.number and outlines_of(self.history) is not None
-        if self._has_to_read or not self._tells_marks or is_opened:
+        if self._has_to_read or not self.rebuilder.tells_marks or is_opened:
             return False
         before, shown = state.tokens, list(state.items)
         # What came behind that head is for the next time.
@@ -314,7 +289,7 @@ class Tracker:
             self._unrecorded = []
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
         self._recorded = learnt
-        known, tokens, rebuilt = await self._make(head, edits)
+        known, tokens, rebuilt = await self.rebuilder.read(self._basis, head, edits)
         if state is not self.state:
             return False
         before, shown = state.tokens, list(state.items)
@@ -342,7 +317,7 @@ class Tracker:
                 self.branches.drop()
                 changed = changed_ids(shown, state.items)
                 self.note_edit(CHANGED, before, changed)
-        elif any(known.bearing(mark) != old.bearing(mark) for mark in self._weighty_marks()):
+        elif any(known.bearing(mark) != old.bearing(mark) for mark in self._config.weighty_marks):
             self.edited = True  # as where they are changed by the memory itself
         else:
             state.generation = generation  # it only grew: an event that is planned still holds
@@ -483,167 +458,6 @@ class Tracker:
         if self.gone is not None:
             self.gone.update(keys)
 
-    # Making a view anew: nothing is written, and nothing changed
-
-    @property
-    def _name(self) -> str:
-        """Who counts; asked for when something was counted, since a counter may read a vocabulary for it."""
-        return name_of_counter(self._counter)
-
-    async def _make(self, head: Head, written: Sequence[LedgerEntry]) -> Made:
-        """Make the view anew, and a table of what is known. Changes nothing.
-
-        Args:
-            head: where the history stands.
-            written: what was read of its ledger.
-        """
-        outlines = outlines_of(self.history)
-        # What stands for messages tells which of them are to be read.
-        if self._loaded_tokens is None and outlines is not None and any(self.state.ledger.segments()):
-            made = await self._make_lightly(up_to(head, await outlines.outline()), written)
-            if made is not None:
-                return made
-        entries = await self.history.read()
-        return await self._make_of(up_to(head, entries) if self._tells_marks else entries, written)
-
-    async def _make_lightly(self, entries: Sequence[Entry], written: Sequence[LedgerEntry]) -> Made | None:
-        """Make the view from an outline and the messages that it shows; None where that does not tell enough.
-
-        Somebody deleted a message that something stands for, or added it anew, or a segment stands for a
-        result that came late.
-        """
-        ledger, name = self.state.ledger, self._name
-        if not all(map(self._says_same(entries, written), ledger.entries)):
-            return None
-        left = {item.key for item in ledger.covered()} & {entry.key for entry in entries}
-        counted = {entry.key for entry in entries if entry.tokens and entry.tokens[0] == name}
-        bare = left & (counted if self._is_another else counted | self.state.known.tokens.keys())
-        wanted = {entry.key for entry in entries} - bare
-        while True:
-            bodies = {e.key: e for e in await self.history.read(ids={message_id(key) for key in wanted})}
-            found = {e.key: bodies.get(e.key) for e in entries if e.key in wanted}
-            if any(body is None or body.msg is None for body in found.values()):
-                return None  # it was deleted meanwhile
-            entries = [e._replace(msg=body.msg) if (body := found.get(e.key)) else e for e in entries]
-            made = await self._make_of(entries, written, bare)
-            if any(made.rebuilt.changes(ledger.edits())):
-                return None
-            if not (wanted := made.rebuilt.lacking):
-                return made
-            bare -= wanted
-
-    async def _make_of(
-        self, entries: Sequence[Entry], written: Sequence[LedgerEntry], bare: Collection[str] = ()
-    ) -> Made:
-        state, loaded, old = self.state, self._loaded_tokens, self.state.known
-        known = MessageTable()
-        for mark in {*old.marks, *self._weighty_marks()}:
-            bearing = entries if self._tells_marks else await self.history.read(mark=mark)
-            known.marks[mark] = {message_id(entry.key) for entry in bearing if mark in entry.marks}
-        counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
-        # What is known here may have been exchanged since; what was loaded, another counter may have counted.
-        known_tokens = {} if self._is_another else old.tokens
-        tokens = known_tokens | counted if loaded is None else counted | loaded
-        seen = set(known_tokens)
-        if loaded is not None:  # counted by another counter, they are told by their places
-            seen = set(list(loaded or [entry.key for entry in entries])[: state.ledger.frontier])
-        pinned = known.bearing(self._config.pinned_mark)
-        rebuilt = await self._rebuild(
-            entries,
-            [entry.key for entry in entries if message_id(entry.key) in pinned],
-            known=tokens,
-            unseen={entry.key for entry in entries if entry.key not in seen},
-            bare=bare,
-            written=written,
-        )
-        return Made(known, tokens, rebuilt)
-
-    async def _rebuild(
-        self,
-        entries: Sequence[Entry],
-        leaving: Iterable[str],
-        *,
-        known: Mapping[str, int] | None = None,
-        unseen: Collection[str] = (),
-        bare: Collection[str] = (),
-        written: Sequence[LedgerEntry] = (),
-        without: Collection[EditName] = (),
-    ) -> Rebuilt:
-        """Return the view of these messages; the state is as it was.
-
-        Args:
-            entries: every message.
-            leaving: keys of messages for which nothing may stand in any more.
-            known: tokens of messages that were counted, by key; None: those that the state knows.
-            unseen: keys of messages that no view has shown, beside those that the state knows of.
-            bare: keys of messages of which there are skeletons.
-            written: what was read of the history's ledger, if that was read.
-            without: names of the edits of the last events, where they are not to hold any more.
-        """
-        state, ledger = self.state, self.state.ledger.copy()
-        ledger.drop(without)
-        messages = [(entry.key, entry.msg) for entry in entries if entry.msg is not None]
-        for item in state.items_of(leaving):
-            ledger.withdraw(item)
-        if ledger.decisions is None:
-            seen = messages[: ledger.frontier]
-            ledger.decisions = await asyncio.to_thread(Decisions.of_earlier_releases, seen)
-        ledger.decisions.keep({key for key, _ in messages})
-        said, known = dict(messages), state.known.tokens if known is None else known
-        same = [e.key for e in entries if e.tokens or e.changed <= self.number] if self._is_numbered else []
-        make = partial(
-            rebuild,
-            messages,
-            ledger,
-            counted={key: tokens for key, msg, tokens in state.queue if said.get(key) == msg},
-            measure=state.measure,
-            known=known,
-            sizes={key: known[key] for key in same if key in known},
-            earlier={item.key: item for item in state.items},
-            unseen={*unseen, *state.unseen()},
-            bare=bare,
-            redact=self._config.redact,
-            says_same=self._says_same(entries, written),
-        )
-        while True:
-            await give_words_back(ledger, self.read_words)
-            rebuilt = await asyncio.to_thread(make)
-            if not ledger.shown_without_words():
-                return rebuilt
-
-    @property
-    def _is_numbered(self) -> bool:
-        """Whether what the state knows of messages is told by the numbers of the history's writes."""
-        return self._tells_marks and self._loaded_tokens is None and not self._is_another
-
-    def _says_same(self, entries: Iterable[Entry], written: Iterable[LedgerEntry]) -> Callable[[Edit], bool]:
-        return says_same(entries, written, self.number) if self._is_numbered else lambda _: False
-
-    async def recovery(self) -> Recovery:
-        """Return what the history still says of the texts that the ledger names."""
-        entries, ledger = await self.history.read(), self.state.ledger
-
-        def prepare() -> Recovery:
-            said = ((entry.key, entry.msg) for entry in entries if entry.msg is not None)
-            exchanges = build_exchanges(said, ledger.decisions)
-            messages = (message for exchange in exchanges for message in exchange)
-            return Recovery(messages, ledger, self._config.redact)
-
-        return await asyncio.to_thread(prepare)
-
-    async def read_words(self, ref: str) -> str:
-        """Return the words of an edit from the store.
-
-        Raises:
-            OffloadError: as `read_text`.
-        """
-        return await read_text(self._store, ref, self._config.store_timeout_seconds)
-
-    def _weighty_marks(self) -> set[str]:
-        """Return the marks that decide what may leave the view."""
-        pinned = self._config.pinned_mark
-        return {*self._config.volatile_marks, *([] if pinned is None else [pinned])}
-
     # Changing
 
     async def add(
@@ -663,9 +477,9 @@ class Tracker:
             duplicates: whether to keep messages whose ids are known.
         """
         # Where the history numbers its writes, others' show in the number that comes back.
-        if self._has_to_read or not (self._tells_marks or await self.is_at_head()):
+        if self._has_to_read or not (self.rebuilder.tells_marks or await self.is_at_head()):
             await self.catch_up()
-        state, name = self.state, self._name
+        state, name = self.state, name_of_counter(self._counter)
         changes: list[Change] = []
         for msg in messages:
             tokens = counted.get(id(msg))
@@ -721,43 +535,13 @@ class Tracker:
         None: no event's edits hold.
 
         Args:
-            event: the number of one whose edits hold: of the messages that the view was of then.
+            event: as `earlier`.
         """
-        state, events = self.state, self.state.ledger.events()
-        if not events:
-            return None
-        entries, then = await self.history.read(), list(events)[-1] - 1
-        unseen: set[str] = set()
-        if event is not None:
-            then, entries = event, entries[: events[event].messages]
-            unseen = {entry.key for entry in entries}  # calls at the end wait for results, as they did
-        without = state.ledger.made_after(then)
-        rebuilt = await self._rebuild(entries, (), unseen=unseen, without=without)
-        return self._earlier(rebuilt, without)
+        return await earlier(self.rebuilder, self._basis, event)
 
     async def view_at(self, event: int) -> list[Msg]:
-        """Return the view as an event left it.
-
-        Raises:
-            InvalidArgumentError: it cannot be made; the text names the events of which it can be.
-        """
-        kept = self.state.ledger.events_with_words()
-        if type(event) is not int or event not in kept:
-            told = ", ".join(map(str, kept)) or "none"
-            raise InvalidArgumentError(f"n: there is no view of an event {event!r:.80}; there are: {told}")
-        earlier = await self.earlier(event)
-        assert earlier is not None
-        earlier.state.settle(summary=True)
-        shown, _ = earlier.state.shown.pick((), with_summaries=True)
-        return [msg.copy() for msg in shown]
-
-    def _earlier(self, rebuilt: Rebuilt, without: Collection[EditName]) -> Earlier:
-        old, new = self.state, self._empty_state()
-        new.take_over(old, rebuilt.ledger)
-        new.shown.summary_place = old.shown.summary_place
-        new.known = old.known
-        new.rebuild(rebuilt)
-        return Earlier(new, rebuilt, without, old, old.generation)
+        """Return the view as an event left it; raises as `view_at`."""
+        return await view_at(self.rebuilder, self._basis, event)
 
     @in_step
     async def undo(self, most_tokens: int) -> int | None:
@@ -777,7 +561,7 @@ class Tracker:
     @property
     def can_insert(self) -> bool:
         """Whether the history takes messages in front of others."""
-        return self._tells_marks
+        return self.rebuilder.tells_marks
 
     @in_step
     async def exchange(
@@ -816,47 +600,20 @@ class Tracker:
         Returns:
             What was withdrawn and removed; of the index and of what the store refuses it knows nothing.
         """
-        state, ledger = self.state, self.state.ledger
-        entries, quoting, summary = await self.history.read(), set[EditName](), ""
-        keys = [key for key in dict.fromkeys(state.known.keys_of(state.expand(ids))) if key in state.known]
-        if text is not None:
-            keys = keys_saying(text, entries, ledger.decisions)
-            quoting = await self._quoting(text)
-            summary = state.shown.summary if text in state.shown.summary else ""
-        left = [entry for entry in entries if entry.key not in set(keys)]
-        before, rebuilt = ledger.edits(), await self._rebuild(left, keys, without=quoting)
-        gone, _ = rebuilt.changes(before)
-        withdrawn = [edit for name, edit in before.items() if name in gone]
-        parts = [edit.ref for edit in withdrawn if isinstance(edit, SegmentEdit)]
-        told = Forgotten(
-            message_ids=tuple(dict.fromkeys(map(message_id, keys))),
-            parts=tuple(parts),
-            stubs=len(withdrawn) - len(parts),
-            refs=tuple(sorted(ledger.kept_refs() - rebuilt.ledger.kept_refs())),
-            summary=bool(summary),
-            is_dry_run=dry_run,
-        )
-        if dry_run or not (keys or quoting or summary):
+        state, tokens = self.state, self.state.tokens
+        leaving = await find_leaving(self.rebuilder, self._basis, ids, text)
+        told = replace(leaving.told, is_dry_run=dry_run)
+        if dry_run or leaving.is_nothing:
             return told
-        tokens = state.tokens
-        also = [SetSummary("")] if summary else []
-        if await self._exchange(keys, {}, None, also=also, rebuilt=rebuilt):
-            state.set_summary("" if summary else state.shown.summary)
+        also = [SetSummary("")] if told.summary else []
+        if await self._exchange(leaving.keys, {}, None, also=also, rebuilt=leaving.rebuilt):
+            state.set_summary("" if told.summary else state.shown.summary)
             # What was departed from may hold the text as well.
-            self.branches.drop(keys if text is None else None)
+            self.branches.drop(leaving.keys if text is None else None)
             self.note_edit("forgotten", tokens, told.message_ids)
         else:  # a wrapped memory did something else
             await self.catch_up()
         return told
-
-    async def _quoting(self, text: str) -> set[EditName]:
-        """Return the names of the parts of the notes that hold a text, and of all parts after these."""
-        before, ledger = self.state.ledger.edits(), self.state.ledger.copy()
-        for part in self.state.ledger.segments():
-            with suppress(OffloadError, KeyError, TypeError, ValueError):  # nobody can read their words
-                if quotes(text, await read_words(part, self.read_words)) and ledger.segment(part.id):
-                    ledger.withdraw_segment(part.id)
-        return before.keys() - ledger.edits().keys()
 
     async def _exchange(
         self,
@@ -885,7 +642,7 @@ class Tracker:
             left = [entry for entry in await self.history.read() if entry.key not in set(gone)]
             place = next((n for n, entry in enumerate(left) if entry.key == before), len(left))
             left[place:place] = [Entry(0, 0, key, add.msg) for key, (add, _) in added.items()]
-            rebuilt = await self._rebuild(left, gone, unseen=added.keys())
+            rebuilt = await self.rebuilder.rebuild(self._basis, left, gone, unseen=added.keys())
         if rebuilt is not None:
             changes += self._following(rebuilt)
         if not await self._write(changes, at=self.number):
@@ -911,16 +668,15 @@ class Tracker:
         old, keys = self.state, self.state.known.keys_of(ids)
         entries = await self.history.read()
         left = [entry for entry in entries if entry.key not in set(keys)]
-        rebuilt = await self._rebuild(left, keys)
+        rebuilt = await self.rebuilder.rebuild(self._basis, left, keys)
         if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
-            self.state = new = self._empty_state()
-            new.take_over(old, rebuilt.ledger)
+            known = MessageTable()
             for entry in left:
-                new.known.put(entry.key, old.known.tokens[entry.key])
-            new.known.marks = {
-                mark: {id for id in bearing if id in new.known} for mark, bearing in old.known.marks.items()
+                known.put(entry.key, old.known.tokens[entry.key])
+            known.marks = {
+                mark: {id for id in bearing if id in known} for mark, bearing in old.known.marks.items()
             }
-            new.rebuild(rebuilt)
+            self.state = old.showing(rebuilt, known)
             self.branches.keep(Branch(old, entries, listed))
             self.edited = True
 
@@ -1027,6 +783,7 @@ class Tracker:
         over: Earlier | None,
     ) -> int | None:
         state, then, changes = self.state, self.state, list[Change]()
+        renewed: Earlier | None = None
         if over is None:
             if not holds(state):
                 return None
@@ -1034,11 +791,10 @@ class Tracker:
             if not (done.edits and over.holds(state)):
                 return None
             # Messages may have come meanwhile.
-            rebuilt = await self._rebuild(await self.history.read(), (), without=over.without)
+            renewed = await without_edits(self.rebuilder, self._basis, over.without)
             if not over.holds(state):
                 return None
-            over = self._earlier(rebuilt, over.without)
-            then, changes = over.state, self._following(rebuilt)
+            then, changes = renewed.state, self._following(renewed.rebuilt)
         before, ledger = state.tokens, then.ledger
         learnt = {**learnt_by(then), "pending": sorted(then.pending_after(done))}
         done = replace(done, edits=ledger.made_now(done.edits, done.reason))
@@ -1048,8 +804,8 @@ class Tracker:
         holds_here = over is None
         if done.edits and not await self._write(changes, at=self.number, holds_here=holds_here):
             return None
-        if over is not None:
-            self._show(over.rebuilt)
+        if renewed is not None:
+            self._show(renewed.rebuilt)
         state.commit(done, fresh)
         state.returned = {item for item in state.returned if item not in state.ledger.covered()}
         for edit in outlived:
@@ -1077,7 +833,7 @@ class Tracker:
 
     async def _follow_marks(self, marks: Collection[str]) -> None:
         state = self.state
-        before, weighty = state.tokens, self._weighty_marks()
+        before, weighty = state.tokens, self._config.weighty_marks
         for mark in marks:
             if mark in weighty or mark in state.known.marks:
                 await self._read_mark(mark)
@@ -1090,7 +846,7 @@ class Tracker:
         left = {item.key for item in items if state.ledger.stands_in_for(item)}
         if not left:
             return
-        rebuilt = await self._rebuild(await self.history.read(), left)
+        rebuilt = await self.rebuilder.rebuild(self._basis, await self.history.read(), left)
         if not await self._write(self._following(rebuilt), at=self.number):
             return
         self._show(rebuilt)
@@ -1121,7 +877,7 @@ class Tracker:
     def _empty_state(self) -> MemoryState:
         state = MemoryState(self._config, self._counter)
         state.names_tools = self._names_tools
-        state.known.marks = {mark: set() for mark in self._weighty_marks()}
+        state.known.marks = {mark: set() for mark in self._config.weighty_marks}
         return state
 
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
