@@ -1,6 +1,9 @@
 """What comes next until a view can be shown: a machine that says it, for a shell that obeys.
 
 No await, no clock, no lock: the shell tells what it sees and gets, and which way that leads is decided here.
+Reading and writing the history are not among the steps: what one read says decides what is read next, and a
+write that meets others' is made again, so `Tracker` does each under its lock, from one head to the next. What
+is removed from the store changes no view, and waits until the last step is done.
 """
 
 from __future__ import annotations

@@ -267,6 +267,11 @@ class Keys:
             if key in taken
         ]
 
+    def has(self, msg_id: str, taken: Collection[str]) -> bool:
+        """Tell whether there is a message under an id: `of` would return its keys."""
+        is_plain = msg_id in taken and "\0" not in msg_id
+        return is_plain or (msg_id in self._own and bool(self.of([msg_id], taken)))
+
     def forget(self, key: str) -> None:
         """Note that a message is gone."""
         keys = self._own.get(message_id(key), [])
@@ -414,9 +419,9 @@ class ListHistory:
 
     def _add(self, change: Add) -> None:
         msg = change.msg
-        if not change.duplicate and (keys := self._keys.of([msg.id], self._entries)):
+        if not change.duplicate and self._keys.has(msg.id, self._entries):
             for mark in change.marks:
-                self._mark(keys, mark, None)
+                self._mark(self._keys.of([msg.id], self._entries), mark, None)
             return
         if isinstance(change, Restored):
             key = change.key

@@ -1,4 +1,9 @@
-"""The shell around what decides: it runs the events that a view needs, and tidies up behind calls."""
+"""The shell around what decides: it runs the events that a view needs, and tidies up behind calls.
+
+There are two locks. The tracker's is for one change of history and state; no model is awaited under it, so
+that messages can be added while one writes. The event lock is for one event, however long a model writes:
+whoever comes second waits for that event and pays for none, and has its turn where the first is cancelled.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ class MemoryState:
         blocked: texts that could not be stubbed.
         returned: items that had left and stand in the view again since the last one was shown. No model is
             asked for notes of them before the next one.
-        generation: grows with every change that is not growth: an event planned before it is outdated.
+        generation: grows with every change that is not growth: an event planned before it may be outdated.
+            The number tells in most cases at once what else the units of both views are compared for.
         names_tools: whether the agent has the read-back tools: then stand-ins made from now on tell of them.
     """
 

@@ -49,7 +49,7 @@ class MessageTable:
 
     def knows(self, message_id: str) -> bool:
         """Tell whether a message is there under this id."""
-        return bool(self._keys.of([message_id], self.tokens))
+        return self._keys.has(message_id, self.tokens)
 
     def keys_of(self, message_ids: Iterable[str]) -> list[str]:
         """Return the keys of the messages under these ids, unknown ids left out."""

@@ -226,7 +226,7 @@ class NotesWriter:
                 raise  # there is no time for another request
             except SummarizerError as error:
                 request.bill.passed_over.append(f"in place: {error}")
-        characters = max(1, text_characters(request.messages))
+        characters = max(1, text_characters(request.messages, inf))
         with request.bill.paying(remote=self.remote) as paid:
             todo = await self._pieces(request, notes)
             shows_context = True
@@ -236,7 +236,7 @@ class NotesWriter:
                 # What stays is newer than all that leaves.
                 if todo or not shows_context or not await self._fits(asked, notes):
                     asked = replace(asked, context=())
-                read = read_tokens * text_characters(piece) // characters
+                read = read_tokens * text_characters(piece, inf) // characters
                 job = _Job(self.summarizer, paid, deadline, read)
                 try:
                     notes = await self._write(job, asked, notes, len(todo) + 1)

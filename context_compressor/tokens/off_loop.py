@@ -44,9 +44,19 @@ async def run_rules_off_loop(
     return await run_off_loop(RULES_SLOWNESS * characters, function, *args, **kwargs)
 
 
-def text_characters(messages: Iterable[Msg]) -> int:
-    """Return the characters of messages: of texts, results, reasoning, names and arguments."""
-    return sum(map(count_characters, messages))
+def text_characters(messages: Iterable[Msg], most: float = OFF_LOOP_CHARACTERS) -> int:
+    """Return the characters of messages: of texts, results, reasoning, names and arguments.
+
+    Args:
+        messages: are looked at only until it is known that they have more than `most`.
+        most: what there may be; by default what is read on the event loop.
+    """
+    characters = 0
+    for msg in messages:
+        characters += count_characters(msg)
+        if characters > most:
+            break
+    return characters
 
 
 async def load_off_loop(counter: TokenCounter) -> None:
