@@ -101,7 +101,6 @@ def test_merged_segments_stand_behind_the_outermost() -> None:
     )
     for key in "abcd":
         top = ledger.top_segment_of(ItemKey(key))
-        assert top is not None
         assert top.id == "m"
     assert ledger.ids_under("m") == ("a", "b", "c", "d")
     assert ledger.top_segment_of(ItemKey("e")) is None
@@ -116,7 +115,6 @@ def test_withdrawing_over_an_item_brings_the_other_segments_back() -> None:
     assert [segment.id for segment in ledger.segments()] == ["s2"]
     assert ledger.top_segment_of(ItemKey("a")) is None
     top = ledger.top_segment_of(ItemKey("c"))
-    assert top is not None
     assert top.id == "s2"
     assert ledger.ids_under("s2") == ("c",)
     assert ledger.unwanted == {R[1], R[3]}

@@ -51,7 +51,6 @@ def test_compress_starts_with_segments() -> None:
 @pytest.mark.parametrize("threshold", [None, 500])
 def test_compact_plans_no_summary(threshold: int | None) -> None:
     found = planned(turns(12), mode="compact", group_token_threshold=threshold)
-    assert found is not None
     assert len(found.segments) == 1, "groups are for summaries"
     assert found.segments[0].summary_tokens == 0
     assert found.stubs == ()
@@ -112,7 +111,6 @@ def test_recent_messages_may_be_counted_in_tokens() -> None:
 def test_where_compacting_a_recent_result_holds_the_budget_no_recent_message_leaves() -> None:
     said = [user("go"), *exchange("a", 60), *(assistant(text(f"t{n}", 10)) for n in range(10))]
     found = planned(said, keep_recent_count=20)
-    assert found is not None
     assert stubbed(found) == ["2"]
     assert leaving(found) == []
     assert 1_500 < found.projected_tokens < 2_000  # above what an event strives for
@@ -128,7 +126,6 @@ def test_recent_results_are_compacted_before_recent_messages_leave() -> None:
 def test_user_texts_are_cut_only_when_nothing_milder_is_left() -> None:
     found = planned([user(text("long", 200)), assistant("yes"), user("on")])
     assert stubbed(found) == ["0"]
-    assert found is not None
     assert found.stubs[0].max_tokens > COSTS.stub + 200  # no shorter than it has to be
 
 
@@ -138,7 +135,6 @@ def test_parallel_results_share_the_room_that_there_is_and_the_request_stays() -
     said = [system(text("rules", 50)), user(text("request", 12)), call(*ids)]
     said += [result(id, text(id, 40)) for id in ids]
     found = planned(said, 2_000)
-    assert found is not None
     assert set(stubbed(found)) == {"3", "4", "5", "6", "7", "8"}
     assert len({stub.max_tokens for stub in found.stubs}) == 1
     assert found.stubs[0].max_tokens > 2 * COSTS.stub
@@ -172,7 +168,6 @@ def test_volatile_messages_share_no_segment_with_others() -> None:
     items = items_of([user(text("hint", 30)), *[user(text(f"u{n}", 40)) for n in range(8)]])
     config = CompressionConfig(max_total_tokens=300, keep_recent_count=0, max_tool_message_tokens=100)
     found = plan(items, Situation(config, COSTS, marks=Marks(volatile={items[0].covered[0]})))
-    assert found is not None
     for segment in found.segments:
         assert len({unit.volatile for unit in segment.units}) == 1
 
@@ -182,7 +177,6 @@ def test_a_large_result_is_compacted_as_it_arrives_and_only_then() -> None:
     assert planned(said) is None
     found = planned(said, fresh={ItemKey("2")})
     assert stubbed(found) == ["2"]
-    assert found is not None
     assert found.reason == "arrival"
     assert planned(said, fresh={ItemKey("2")}, blocked={(ItemKey("2"), (0, -1))}) is None
     assert planned(said, fresh={ItemKey("2")}, exclude_tools={"read_file"}) is None
@@ -191,7 +185,6 @@ def test_a_large_result_is_compacted_as_it_arrives_and_only_then() -> None:
 def test_it_brings_no_summary_in_a_session_that_has_none() -> None:
     said = [user("go"), *turns(24), *exchange("a", 300)]
     found = planned(said, 16_000, fresh={ItemKey(str(len(said) - 1))})
-    assert found is not None
     assert found.reason == "arrival"
     assert leaving(found) == []
 
@@ -202,7 +195,6 @@ def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
         said = [user("go"), call(*ids), *(result(id, text(id, lines)) for id in ids)]
         fresh = {ItemKey(str(n)) for n in range(2, 2 + results)}
         found = planned(said, 16_000, fresh=fresh, **config)
-        assert found is not None
         return [stub.max_tokens - COSTS.stub for stub in found.stubs]
 
     assert shown(400)[0] < shown(700)[0] == 6 * 200 < shown(700, preview_tokens=400)[0]
@@ -241,7 +233,6 @@ def test_a_plan_makes_the_view_smaller_and_names_only_what_is_there(
     if found is None:
         return
     again = plan(items, Situation(config, COSTS))
-    assert again is not None
     assert (again.stubs, again.projected_tokens) == (found.stubs, found.projected_tokens)
     assert found.projected_tokens < now
     keys = [item.key for item in items]
@@ -258,7 +249,6 @@ def test_the_oldest_exchanges_leave_until_the_view_stands_at_its_target() -> Non
     said = [user("go"), *turns(40)]
     tokens = sum(item.tokens for item in items_of(said))
     found = planned(said, tokens - 1, keep_recent_count=4)
-    assert found is not None
     left = leaving(found)
     assert left == [str(n) for n in range(1, len(left) + 1)]
     assert 0.4 * tokens < found.projected_tokens <= 0.5 * tokens
@@ -282,9 +272,6 @@ def test_notes_grow_by_a_third_of_what_leaves_and_have_at_most_a_third_of_the_bu
     small = planned([user("go"), *turns(60)], 40_000, manual=True)
     large = planned([user("go"), *turns(60)], 4_000)
     huge = planned([user("go"), *turns(400)], 60_000)
-    assert small is not None
-    assert large is not None
-    assert huge is not None
     (one,), (other,), (third,) = small.segments, large.segments, huge.segments
     assert one.summary_tokens == min(8_000, sum(unit.tokens for unit in one.units) // 3)
     assert other.summary_tokens == 4_000 // 3
@@ -298,15 +285,12 @@ def test_a_model_has_all_the_room_that_notes_may_have_and_is_not_reckoned_to_use
         plan(items, Situation(CompressionConfig(max_total_tokens=budget), replace(COSTS, by_model=remote)))
         for remote in (True, False)
     )
-    assert by_model is not None
-    assert by_rules is not None
     left = sum(unit.tokens for unit in by_model.segments[0].units)
     assert by_model.segments[0].summary_tokens == left // 2 > by_rules.segments[0].summary_tokens
     assert len(leaving(by_model)) < len(leaving(by_rules))
     assert by_rules.projected_tokens <= budget // 2 < by_model.projected_tokens <= 3 * budget // 4
     config, costs = CompressionConfig(max_total_tokens=budget), replace(COSTS, by_model=True)
     asked_for = plan(items, Situation(config, costs, manual=True))
-    assert asked_for is not None
     assert asked_for.segments[0].summary_tokens == budget // 3, "as much where somebody asks"
 
 
@@ -314,8 +298,6 @@ def test_users_standing_words_have_room_of_their_own() -> None:
     rule = "Never touch the ledger of 2019; it must stay as the auditors left it."
     plain = planned([user("go"), *turns(12)], 8_000, manual=True)
     ruled = planned([user("go"), user(rule), *turns(12)], 8_000, manual=True)
-    assert plain is not None
-    assert ruled is not None
     assert plain.segments[0].standing_tokens == 0
     assert ruled.segments[0].standing_tokens == 800, "as many as there may be: what they take is a guess"
     assert 30 < ruled.segments[0].summary_tokens - plain.segments[0].summary_tokens < 100
@@ -336,6 +318,5 @@ def test_what_leaves_goes_into_a_segment_where_it_is_too_little_for_one() -> Non
     little = plan(
         [said[0], old, *said[-8:]], Situation(CompressionConfig(keep_recent_count=6), COSTS, manual=True)
     )
-    assert little is not None
     (segment,) = little.segments
     assert [unit.segment for unit in segment.units] == [True, False]

@@ -31,7 +31,6 @@ def ahead(items: list[ViewItem], **values: Any) -> Plan | None:
 def test_growth_asks_for_what_the_view_as_it_is_does_not() -> None:
     assert plan(NEAR, Situation(CONFIG, COSTS)) is None
     found = ahead(NEAR)
-    assert found is not None
     assert found.needs_summary
     assert leaving(found)[0] == "1", "the first user message stays"
     assert found.projected_tokens < BUDGET
@@ -104,7 +103,6 @@ def test_what_is_to_be_compacted_has_to_be_there_too() -> None:
     config = CompressionConfig(max_total_tokens=BUDGET, keep_recent_count=4, max_tool_message_tokens=300)
     before = items_of([user("go"), *exchange("large", 60), *turns(2)])
     found = ahead(before, max_tool_message_tokens=300)
-    assert found is not None
     assert [stub.item for stub in found.stubs] == [ItemKey("2")]
     then = classify(before, config, Marks())
     assert still_holds(found, then, then)

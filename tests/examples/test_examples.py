@@ -31,8 +31,6 @@ ROOT = Path(__file__).parents[2]
 def example(name: str) -> Any:
     """Return a module of the examples' folder, which is no package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

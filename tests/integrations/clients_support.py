@@ -378,7 +378,6 @@ def _plain(api: Api, path: str, wire: Any, types: tuple[Any, Any], join: Any, re
         return client
 
     def stats(client: Plain, key: str | None = None) -> Any:
-        assert client.compression is not None
         return client.compression.conversations.stats(key)
 
     made = lambda server, asynchronous: Plain(server.anthropic_url + path)  # noqa: E731

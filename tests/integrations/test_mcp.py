@@ -67,7 +67,6 @@ async def over_http(store: Path) -> AsyncIterator[ClientSession]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        assert server.stderr is not None
         said = (await server.stderr.readline()).decode()
         [url] = re.findall(r"http://\S+/mcp", said)
         async with streamable_http_client(url) as streams, ClientSession(*streams[:2]) as session:

@@ -86,7 +86,6 @@ async def test_what_a_view_does_not_change_is_as_it_was_and_the_rest_says_what_i
         if kind is None:
             assert fields_of(msg) == fields_of(by_id[msg.id])
         elif kind == "notes":
-            assert msg.metadata is not None
             provenance: Any = msg.metadata["compression"]
             assert set(provenance["covered_ids"]) < set(by_id)
             assert await memory.read_ref(provenance["ref"])

@@ -51,7 +51,6 @@ class Characters:
 
 def observe(path: Path, *lists: list[Dict], counter: Any = None, system: str = "") -> None:
     observer = as_observer(path, counter or Characters(), CHAT)
-    assert observer is not None
     for said in lists:
         observer.note(lambda said=said: said, lambda: system)  # type: ignore[misc]
     writer().submit(int).result()

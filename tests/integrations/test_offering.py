@@ -133,7 +133,6 @@ async def test_a_refused_view_is_made_anew_from_where_it_began() -> None:
     assert shown.offers_tools
     assert await conversations.after_refusal(shown, "no such field: messages") is None
     plain = await conversations.after_refusal(shown, "tools are not supported")
-    assert plain is not None
     assert not plain.offers_tools
     assert not any(name in json.dumps(plain.messages) for name in OURS)
     assert len(events) == 2

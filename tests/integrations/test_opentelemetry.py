@@ -29,7 +29,6 @@ class Refusing:
 def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
     """Return the points of each metric."""
     data = reader.get_metrics_data()
-    assert data is not None
     return {
         metric.name: list(metric.data.data_points)
         for resource in data.resource_metrics
@@ -82,7 +81,6 @@ async def test_events_become_metrics_and_spans_below_the_current_one() -> None:
     assert [span.name for span in finished] == [f"context_compressor {kind}" for kind in kinds]
     for span, event in zip(finished, events, strict=True):
         assert span.parent == agent.get_span_context()
-        assert span.attributes is not None
         assert span.attributes["context_compressor.tokens.after"] == event.tokens_after
         assert span.attributes["context_compressor.event.reason"] == event.reason
         assert (span.status.status_code is StatusCode.ERROR) == (event.kind == "failure")

@@ -75,7 +75,6 @@ async def test_the_model_of_each_request_writes_for_it(caplog: pytest.LogCapture
     for who, view in zip(("anna", "bert"), views, strict=True):
         assert f"model-{who} wrote this" in str(view.messages)
         stats = conversations.stats(who)
-        assert stats is not None
         assert stats.summarizer_calls == asked.count(f"model-{who}")
         assert stats.summarizer_output_tokens == 50 * stats.summarizer_calls
         [line] = [text for text in caplog.messages if f"model-{who}" in text]

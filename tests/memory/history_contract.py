@@ -362,8 +362,6 @@ class HistoryContract:
             added[entry.key] for entry in entries if entry.key in added
         ]
         for entry, one in zip(entries, outlined, strict=True):
-            assert entry.msg is not None
-            assert one.msg is not None
             assert one.msg.to_dict() == as_message(entry.msg.id, skeleton_of(entry.msg)).to_dict()
         await history.write([Delete(["b"])])
         number = await history.write([Add(make_msg("b", "another"))])

@@ -109,7 +109,6 @@ async def preparing(
     view = await good_view(memory)
     assert to_openai(view) == said
     prepared = preparation(memory)
-    assert prepared is not None
     await reached(summarizer.asked, prepared.task)
     return memory, added
 
@@ -198,7 +197,6 @@ async def test_where_compacting_is_enough_nobody_waits_for_a_model() -> None:
     await filled(memory, said)
     await good_view(memory)
     prepared = preparation(memory)
-    assert prepared is not None
     await reached(summarizer.asked, prepared.task)
     large = [*exchange("large", 80), *turns(1, 1, tag="v")]
     await filled(memory, large)
@@ -236,7 +234,6 @@ async def test_a_chain_with_a_remote_member_is_remote() -> None:
     await filled(memory, NEAR)
     await memory.get_memory()
     prepared = preparation(memory)
-    assert prepared is not None
     await reached(summarizer.asked, prepared.task)
     await memory.aclose()
 
@@ -360,7 +357,6 @@ async def test_asking_for_compression_takes_the_place_of_the_preparation() -> No
     memory, _ = await preparing(summarizer)
     summarizer.gate.set()
     event = await memory.compress_now()
-    assert event is not None
     assert event.reason == "asked for"
     assert preparation(memory) is None
     view = await nothing_lost(memory, NEAR)
@@ -443,7 +439,6 @@ async def test_a_cancelled_reader_leaves_the_preparation_going() -> None:
         await reading
     assert memory.stats().segments == 0
     prepared = preparation(memory)
-    assert prepared is not None
     assert not prepared.task.done()
     summarizer.gate.set()
     await nothing_lost(memory, NEAR + MORE)
@@ -456,7 +451,6 @@ async def test_closing_ends_the_preparation_and_removes_what_it_stored() -> None
         await filled(memory, NEAR)
         await memory.get_memory()
         prepared = preparation(memory)
-        assert prepared is not None
         await reached(summarizer.asked, prepared.task)
         assert await memory.store.refs() != []
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -528,7 +522,6 @@ def test_a_preparation_of_a_loop_that_is_gone_is_dropped_quietly(caplog: pytest.
         await filled(memory, NEAR)
         await memory.get_memory()
         prepared = preparation(memory)
-        assert prepared is not None
         await reached(summarizer.asked, prepared.task)
 
     async def go_on() -> None:
@@ -593,7 +586,6 @@ def test_a_loop_that_ends_without_closing_says_nothing(caplog: pytest.LogCapture
         await filled(memory, NEAR)
         await memory.get_memory()
         prepared = preparation(memory)
-        assert prepared is not None
         if wait:
             await reached(summarizer.asked, prepared.task)
 
@@ -637,7 +629,6 @@ async def test_a_memory_is_let_go_of_once_its_preparation_has_ended() -> None:
     summarizer = Gated()
     memory, _ = await preparing(summarizer)
     prepared = preparation(memory)
-    assert prepared is not None
     task, gone = prepared.task, weakref.ref(memory)
     del memory, prepared
     summarizer.gate.set()
@@ -800,7 +791,6 @@ async def test_a_late_write_of_a_cancelled_preparation_is_removed() -> None:
     added = await filled(memory, NEAR)
     await memory.get_memory()
     prepared = preparation(memory)
-    assert prepared is not None
     await reached(store.written, prepared.task)
     await memory.delete([added[4].id])
     assert await store.refs() == []

@@ -782,7 +782,6 @@ async def test_compressing_by_hand_returns_the_event_and_then_none() -> None:
     before = to_openai(await memory.get_memory())
     event = await memory.compress_now()
     assert event == events[0]
-    assert event is not None
     assert (event.kind, event.reason) == ("compress", "asked for")
     assert event.tokens_after < event.tokens_before
     view = await nothing_lost(memory, LONG)

@@ -120,7 +120,6 @@ async def test_what_one_prepares_ahead_no_other_pays_for(history: SharedHistory)
     await filled(one, NEAR)
     assert to_openai(await good_view(one)) == NEAR
     prepared = one._runner._prepared
-    assert prepared is not None
     await reached(gated.asked, prepared.task)
     await filled(other, MORE)
     view = asyncio.create_task(good_view(other))

@@ -78,7 +78,6 @@ async def test_the_next_view_is_of_what_is_there_then(how: str, change: Any) -> 
         assert to_openai(await reading) == NEAR
         if how == "ready":
             summarizer.gate.set()
-            assert memory._runner._prepared is not None
             await memory._runner._prepared.ended()
         added += await filled(memory, MORE)
         if how == "waited for":

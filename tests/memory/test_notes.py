@@ -169,7 +169,6 @@ async def test_a_segment_that_only_names_its_ref_names_the_tools_where_nothing_e
     memory = memory_of(keep_recent_count=2, keep_first_user=False)
     await memory.add([msg for number in range(9) for msg in said(f"short message number {number} is here")])
     event = await memory.compress_now()
-    assert event is not None
     assert event.tokens_after < event.tokens_before
     assert guides(await memory.get_memory()) == 1
 
@@ -182,7 +181,6 @@ async def test_a_note_stands_in_the_segment_word_for_word_and_survives_merges() 
         await memory.get_memory()
     note = "Invoice INV-2207 is disputed;\n  never touch table_3."
     event = await memory.compress_now(keep=note)
-    assert event is not None
     assert event.kind == "compress"
     kept = "- Invoice INV-2207 is disputed; never touch table_3."
     assert kept in shown(await memory.get_memory())
@@ -201,13 +199,11 @@ async def test_half_surrogate_pairs_in_a_note_are_weighed_as_the_escapes_in_whic
     for number in range(14):
         await memory.add(turn(number))
     event = await memory.compress_now(keep="keep \ud800" + 480 * "\ud800")
-    assert event is not None
     assert event.tokens_after < event.tokens_before
     for number in range(14, 40):
         await memory.add(turn(number))
         await memory.get_memory()
     kept = await memory.compress_now(keep="keep \ud800")
-    assert kept is not None
     assert kept.note == "kept"
 
 
@@ -264,7 +260,6 @@ async def test_a_short_note_is_kept_however_little_leaves(messages: int) -> None
     for number in range(messages):
         await memory.add(said(f"short message number {number} is here"))
     event = await memory.compress_now(keep="NOTE-1")
-    assert event is not None
     assert event.note == "kept"
     assert event.tokens_after < event.tokens_before
     assert shown(await memory.get_memory()).count("NOTE-1") == 1
@@ -276,7 +271,6 @@ async def test_the_event_tells_what_became_of_a_note_and_the_budget_holds(words:
     memory = await with_turns(memory_of(budget), 8)
     note = " ".join(f"w{number}" for number in range(words))
     event = await memory.compress_now(keep=note)
-    assert event is not None
     assert event.tokens_after < event.tokens_before
     view = await memory.get_memory()
     assert COUNTER.count_messages(view) <= budget
@@ -309,7 +303,6 @@ async def test_of_several_segments_the_newest_carries_the_note_and_every_summari
     asked = Asked()
     memory = await with_turns(memory_of(20_000, asked, group_token_threshold=1_500), 40)
     event = await memory.compress_now(keep="NOTE-77")
-    assert event is not None
     assert event.note == "kept"
     assert len(asked.requests) > 2
     assert {request.note for request in asked.requests} == {"NOTE-77"}
@@ -327,7 +320,6 @@ async def test_a_note_goes_to_the_summariser_bounded_and_as_the_agents_own() -> 
     assert request.instructions == "Be brief."
     prompt = build_prompt(request).user
     fenced = re.search(r"<note-([0-9a-f]{12})>\n(.*)\n</note-\1>\n(.*)", prompt)
-    assert fenced is not None
     assert fenced[2] == request.note
     assert "no instruction" in fenced[3]
     assert prompt.count("ignore all rules") == request.note.count("ignore all rules")

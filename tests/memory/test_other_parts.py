@@ -234,7 +234,6 @@ class TestMedia:
         tools = OffloadTools(memory, wire="dashscope")
         assert await tools.load(stored[0]) == {"image": await memory.read_ref(stored[0])}
         attached = await tools.attachment("load_offloaded", {"ref": stored[0]})
-        assert attached is not None
         assert all("type" not in part for part in attached["content"])
         assert to_openai(from_openai([attached])) == [attached]
         with pytest.raises(InvalidArgumentError, match="wire"):

@@ -76,6 +76,12 @@ async def first(memory: CompressedMemory, query: str) -> Hit:
     return hits[0]
 
 
+async def lines_of(memory: CompressedMemory, hit: Hit) -> str:
+    """Return the lines that a hit names, as they are read back."""
+    begin, end = hit.lines
+    return "\n".join((await memory.read_ref(hit.ref)).split("\n")[begin - 1 : end])
+
+
 def terms_in(path: Path) -> set[str]:
     """Return the terms of the index in a store's directory, none where there is no file."""
     file = path / "default" / INDEX_FILE
@@ -106,11 +112,7 @@ async def test_a_hit_names_its_message_and_the_lines_to_read() -> None:
     assert hit.message_ids == (next(m.id for m in history if "handler_5" in str(m.content)),)
     position = next(n for n, m in enumerate(history) if m.id == hit.message_ids[0])
     assert hit.messages_ago == len(history) - 1 - position
-    assert hit.ref is not None
-    assert hit.lines is not None
-    stored = (await memory.read_ref(hit.ref)).split("\n")
-    begin, end = hit.lines
-    assert "\n".join(stored[begin - 1 : end]).strip() == hit.text.strip()
+    assert (await lines_of(memory, hit)).strip() == hit.text.strip()
 
 
 async def test_what_stands_in_the_view_is_so_marked() -> None:
@@ -130,7 +132,6 @@ async def test_a_text_behind_a_stub_is_found_there() -> None:
     await memory.get_memory()
     hit = await first(memory, "value_9300")
     assert hit.ref == ref_of(large)
-    assert hit.lines is not None
     first_line, last_line = hit.lines
     assert first_line <= 301 <= last_line
     assert not hit.in_view
@@ -157,9 +158,7 @@ async def test_arguments_that_were_written_in_ascii_are_found_at_their_place() -
     )
     await play(memory)
     hit = await first(memory, "李雪梅")
-    assert hit.ref is not None
-    assert hit.lines is not None
-    line = (await memory.read_ref(hit.ref)).split("\n")[hit.lines[0] - 1]
+    line = await lines_of(memory, hit)
     assert json.loads(f'"{line[hit.column - 1 :].partition(chr(34))[0]}"') == "李雪梅"
 
 
@@ -182,9 +181,7 @@ async def test_what_is_said_in_other_blocks_is_found(said: dict[str, Any], query
     await play(memory)
     hit = await first(memory, query)
     assert query in hit.text
-    assert hit.ref is not None
-    assert hit.lines is not None
-    assert query in (await memory.read_ref(hit.ref)).split("\n")[hit.lines[0] - 1]
+    assert query in await lines_of(memory, hit)
 
 
 async def test_the_latest_source_of_a_name_comes_first() -> None:
@@ -262,7 +259,6 @@ async def test_a_base_without_a_revision_that_is_changed_in_place() -> None:
     memory = await play(memory_of(base=base))
     await first(memory, "staging database")
     entry = base.history.entries()[0]
-    assert entry.msg is not None
     entry.msg.content = "The archive server is arch-9; tidy up the handlers."
     assert "arch-9" in (await first(memory, "arch-9")).text
     assert all(
@@ -360,7 +356,6 @@ async def test_the_tool_answers_in_few_tokens_and_names_the_place_to_read_on() -
     assert hit.ref is not None
     assert answer.startswith(f"[{hit.ref} line ")
     assert f"result of read_file, {hit.messages_ago} messages ago]" in answer
-    assert hit.lines is not None
     page = await ask(memory, "read_offloaded", ref=hit.ref, offset=hit.lines[0], limit=30)
     assert "job_17 finished in 119 ms" in page
     more = await ask(memory, "search_history", query="handler total weight", limit=20)
@@ -441,8 +436,6 @@ async def test_the_index_that_a_search_wrote_counts_towards_the_quota(tmp_path: 
     before = Usage(tmp_path).used()
     await first(memory, "handler_0")
     after = Usage(tmp_path).used()
-    assert before is not None
-    assert after is not None
     assert after - before == (tmp_path / "default" / INDEX_FILE).stat().st_size
 
 
@@ -707,10 +700,7 @@ async def test_a_part_of_a_message_that_left_later_than_another_is_found_where_i
     hits = [await first(memory, word) for word in ("zebra", "quokka")]
     assert len({hit.ref for hit in hits}) == 2
     for hit in hits:
-        assert hit.ref is not None
-        assert hit.lines is not None
-        stored = (await memory.read_ref(hit.ref)).split("\n")
-        assert "\n".join(stored[hit.lines[0] - 1 : hit.lines[1]]).strip() == hit.text.strip()
+        assert (await lines_of(memory, hit)).strip() == hit.text.strip()
 
 
 async def test_of_two_arguments_the_one_with_the_passage_is_named() -> None:
@@ -723,11 +713,7 @@ async def test_of_two_arguments_the_one_with_the_passage_is_named() -> None:
     for number in range(4):
         await memory.add(turn(number))
         await memory.get_memory()
-    hit = await first(memory, "beta_150")
-    assert hit.ref is not None
-    stored = (await memory.read_ref(hit.ref)).split("\n")
-    assert hit.lines is not None
-    assert any("beta_150 =" in line for line in stored[hit.lines[0] - 1 : hit.lines[1]])
+    assert "beta_150 =" in await lines_of(memory, await first(memory, "beta_150"))
 
 
 async def test_of_like_texts_the_lines_are_those_of_the_message() -> None:
@@ -736,10 +722,7 @@ async def test_of_like_texts_the_lines_are_those_of_the_message() -> None:
     await memory.add(from_openai([user(text) for text in (*said, "port 80", *said[1:])]))
     await play(memory)
     hits = await memory.search_history("port 80", limit=10)
-    hit = next(hit for hit in hits if hit.text == "port 80")
-    assert hit.ref is not None
-    assert hit.lines is not None
-    assert (await memory.read_ref(hit.ref)).split("\n")[hit.lines[0] - 1] == "port 80"
+    assert await lines_of(memory, next(hit for hit in hits if hit.text == "port 80")) == "port 80"
 
 
 async def test_answers_of_searches_count_among_the_pages_in_view() -> None:
@@ -772,11 +755,8 @@ async def test_of_like_calls_the_lines_are_those_of_the_one_asked_for(raw: Calla
     for number in (0, 7, 23, 29):
         hits = await memory.search_history(f"orders_{number:02}")
         hit = next(hit for hit in hits if hit.role == "assistant")
-        assert hit.ref is not None
-        assert hit.lines is not None
-        begin, end = hit.lines
-        assert f"orders_{number:02}" in (await memory.read_ref(hit.ref)).split("\n")[begin - 1]
-        assert begin == end
+        assert f"orders_{number:02}" in await lines_of(memory, hit)
+        assert hit.lines[0] == hit.lines[1]
 
 
 async def test_equal_calls_have_the_lines_of_their_own() -> None:
@@ -808,10 +788,7 @@ async def test_of_a_call_with_a_long_argument_what_is_asked_for_is_where_it_says
                 "view" if hit.in_view else "argument" if hit.ref == ref_of(texts[number]) else "segment"
             )
             if not hit.in_view:
-                assert hit.ref is not None
-                assert hit.lines is not None
-                stored = (await memory.read_ref(hit.ref)).split("\n")
-                assert name in "\n".join(stored[hit.lines[0] - 1 : hit.lines[1]])
+                assert name in await lines_of(memory, hit)
     assert places >= {"view", "argument"}
 
 

@@ -37,7 +37,6 @@ async def compressed(**given: Any) -> CompressedMemory:
 async def test_a_part_that_is_made_anew_is_told_the_note_and_takes_its_place() -> None:
     memory = await compressed(summarizer=(writer := Noting()))
     event = await memory.undo(note="  Mind the walrus. ")
-    assert event is not None
     assert (event.kind, event.number, event.note) == ("compress", 1, "kept")
     assert [request.note for request in writer.requests] == [None, "Mind the walrus."]
     assert "Mind the walrus." in wire_text(await good_view(memory))
@@ -79,7 +78,6 @@ async def test_rules_make_it_anew_where_the_model_fails() -> None:
     memory = await compressed(summarizer=(writer := Failing()))
     writer.is_failing = True
     event = await memory.undo(note="Mind the walrus.")
-    assert event is not None
     assert event.kind == "compress"
     assert "Mind the walrus." in wire_text(await good_view(memory))
 

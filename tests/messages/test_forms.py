@@ -873,7 +873,6 @@ async def test_tools_speak_the_form(form: Any, kinds: list[str]) -> None:
         ref for ref in await memory.reachable_refs() if (await memory.read_ref(ref)).startswith("data:")
     ]
     message = await tools.attachment("load_offloaded", {"ref": ref})
-    assert message is not None
     assert [part["type"] for part in message["content"]] == kinds
     assert (await tools.load(ref)) == message["content"][1]
 

@@ -77,6 +77,5 @@ HOLD = """
 def hold_elsewhere(path: Path, namespace: str) -> subprocess.Popen[str]:
     """Return a process that has a namespace open."""
     process = run_python(HOLD, path, namespace)
-    assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
     return process

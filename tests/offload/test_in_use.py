@@ -187,7 +187,6 @@ class TestProcesses:
         for state, expected in {"used": {"inherited", "own"}, "unused": {"inherited"}}.items():
             path = tmp_path / state
             process = run_python(code, path, state)
-            assert process.stdout is not None
             assert process.stdout.readline() == "open\n"
             assert namespaces_in_use(path) == expected
             process.communicate("")

@@ -346,7 +346,6 @@ while True:
     history = History(TEXTS)
     for _ in range(2):
         process = run(code, path)
-        assert process.stdout is not None
         for _ in range(draw.randint(1, 40)):
             process.stdout.readline()
         process.send_signal(signal.SIGKILL)

@@ -189,7 +189,6 @@ class ModelServer:
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.released.set()
-        assert self._runner is not None
         for _ in range(_ROUNDS_OF_ACCEPTING):
             await asyncio.sleep(0)
         await self._runner.cleanup()
@@ -199,7 +198,6 @@ class ModelServer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         task = asyncio.current_task()
-        assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         exchange = await self._receive(request)

@@ -137,8 +137,6 @@ def _count_piece(text: str) -> int:
 @cache
 def _encoding() -> tiktoken.Encoding:
     spec = importlib.util.find_spec("dashscope")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
     path = Path(spec.submodule_search_locations[0]) / "resources" / "qwen.tiktoken"
     lines = (line.split() for line in path.read_bytes().splitlines() if line)
     ranks = {base64.b64decode(token): int(rank) for token, rank in lines}

@@ -170,7 +170,6 @@ class Client:
         else:
             await self._client.responses.create(model="m", input=history)
         stats = stats_of(self._client)
-        assert stats is not None
         return Sent(*self._caught.sent(), stats.view_tokens)
 
 
@@ -220,7 +219,6 @@ class LangChain:
         said, _ = self._caught.sent()
         await self._agent.ainvoke({"messages": messages})
         stats = self._stats()
-        assert stats is not None
         return Sent(*self._caught.sent(), stats.view_tokens, said)
 
     async def _from_responses(self, history: History) -> Any:
@@ -345,7 +343,6 @@ class PydanticAI:
         said, _ = self._caught.sent()
         await self._agent.run(prompt, message_history=messages)
         stats = self._stats()
-        assert stats is not None
         return Sent(*self._caught.sent(), stats.view_tokens, said)
 
     async def _reply(self, at: int, says: list[Dict]) -> ModelResponse:

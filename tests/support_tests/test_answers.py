@@ -37,7 +37,6 @@ async def test_text_reasoning_calls_and_usage_arrive(client: Client, stream: boo
     assert [(name, json.loads(arguments)) for _, name, arguments in heard.calls] == calls
     assert len({id for id, _, _ in heard.calls} - {""}) == 2
     assert heard.finish_reason == "tool_calls"
-    assert heard.usage is not None
     read, written = heard.usage
     assert read > 40
     assert written > 20

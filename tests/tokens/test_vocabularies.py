@@ -252,7 +252,6 @@ def test_without_either_vocabulary_one_warning_says_both(
 
 def whole_file() -> bytes:
     path = vocabularies.find_qwen_file()
-    assert path is not None
     return path.read_bytes()
 
 

@@ -122,7 +122,6 @@ async def test_media_that_were_given_by_url_or_file_id_come_back(name: str, form
     tools = memory.tools(form)
     assert name not in json.dumps(await memory.view([user("Begin."), asked, *plain], form=form))
     attached = await tools.attachment("load_offloaded", {"ref": f" {name} "})
-    assert attached is not None
     assert attached["content"][-1] == shown[form][name == FILE]
     assert f"[{name}, loaded by load_offloaded]" in json.dumps(attached)
     assert "follows as a message" in await tools.call("load_offloaded", {"ref": name})

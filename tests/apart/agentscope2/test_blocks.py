@@ -172,10 +172,8 @@ async def test_media_that_stay_in_an_altered_result_keep_their_block() -> None:
 )
 def test_media_come_back_from_parts(block: DataBlock) -> None:
     made = data_block_of(part_of(block))
-    assert made is not None
     assert part_of(made)["type"] == part_of(block)["type"]
     again = data_block_of(part_of(block))
-    assert again is not None
     assert made.id == again.id
     if isinstance(block.source, Base64Source):
         assert made.source == block.source

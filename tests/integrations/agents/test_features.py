@@ -171,7 +171,6 @@ async def test_long_term_memory_adds_to_the_history_and_records_the_view(wire: W
     assert len(retrieved) == len(notes.recorded) == 5
     assert memory.stats().events > 0
     last = notes.recorded[-1][-1]
-    assert last is not None
     assert last.get_text_content() == "That was part 4."
 
 

@@ -107,7 +107,6 @@ class Browser:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
-        assert self._process.stderr is not None
         while not (found := re.search(rb"ws://([^/]+)/", line := await self._process.stderr.readline())):
             assert line, "Chromium ended before it listened"
         self._drain = asyncio.create_task(self._process.stderr.read())
