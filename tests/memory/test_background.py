@@ -209,20 +209,24 @@ async def test_where_compacting_is_enough_nobody_waits_for_a_model() -> None:
 # When nothing is prepared
 
 
-@pytest.mark.parametrize("ratio", [None, 1])
-async def test_without_a_ratio_below_one_nothing_is_prepared(ratio: float | None) -> None:
-    summarizer = Noting()
-    memory = new_memory(config(background_ratio=ratio), summarizer=summarizer)
-    await filled(memory, NEAR)
-    await memory.get_memory()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert summarizer.requests == []
-
-
-@pytest.mark.parametrize("summarizer", [None, Noting(remote=False), ExtractiveSummarizer()])
-async def test_a_local_summariser_works_in_line(summarizer: Any) -> None:
-    memory = new_memory(summarizer=summarizer)
+@pytest.mark.parametrize(
+    ("fields", "summarizer"),
+    [
+        ({"background_ratio": None}, Noting()),
+        ({"background_ratio": 1}, Noting()),
+        ({"mode": "compact"}, Noting()),
+        ({}, None),
+        ({}, Noting(remote=False)),
+        ({}, ExtractiveSummarizer()),
+    ],
+    ids=["no ratio", "a ratio of one", "compact", "rules", "local", "extracts"],
+)
+async def test_nothing_is_prepared_without_a_ratio_below_one_or_for_who_is_not_remote(
+    fields: Dict, summarizer: Any
+) -> None:
+    memory = new_memory(config(**fields), summarizer=summarizer)
     for message in NEAR + MORE:
+        assert not getattr(summarizer, "requests", None), "the view was within its budget"
         await filled(memory, [message])
         await memory.get_memory()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -243,14 +247,6 @@ async def test_calls_that_keep_no_memory_prepare_nothing() -> None:
     await acompress_messages(NEAR, config=config(), summarizer=summarizer)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert summarizer.requests == []
-
-
-async def test_compact_mode_prepares_nothing() -> None:
-    summarizer = Noting()
-    memory = new_memory(config(mode="compact"), summarizer=summarizer)
-    await filled(memory, NEAR)
-    await memory.get_memory()
-    assert preparation(memory) is None
 
 
 async def test_what_could_not_gain_is_planned_anew_only_after_growth(monkeypatch: pytest.MonkeyPatch) -> None:
