@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import requests
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic._models import construct_type as construct_of_anthropic
 from anthropic.lib.streaming._messages import accumulate_event
@@ -19,7 +18,6 @@ from anthropic.types import Message, RawMessageStreamEvent
 from dashscope import AioGeneration, Generation
 from openai import AsyncOpenAI, OpenAI
 from openai._models import construct_type as construct_of_openai
-from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 
@@ -30,8 +28,7 @@ from context_compressor.integrations.clients.responses import ResponsesWire
 from context_compressor.integrations.clients.talk import Compression, Sender, Talk, asked_by
 from tests.support.model_server import ModelServer
 from tests.support.task import FUNCTIONS
-from tests.support_tests.clients import RefusedError, joined_responses
-from tests.support_tests.test_form_wires import completed
+from tests.support_tests.clients import RefusedError, generated, joined_chunks, joined_responses
 
 Dict = dict[str, Any]
 SETTINGS: Dict = {"api_key": "k", "max_retries": 0, "timeout": 120}
@@ -107,13 +104,6 @@ async def _ask_chat(client: Any, said: list[Any], *, stream: bool, asynchronous:
     return chat_turn(made)
 
 
-def joined_chunks(chunks: list[Any]) -> Any:
-    state = ChatCompletionStreamState()
-    for chunk in chunks:
-        state.handle_chunk(chunk)
-    return state.get_final_completion()
-
-
 def chat_turn(made: Any) -> Turn:
     [choice] = made.choices
     message = choice.message.model_dump(exclude_none=True, exclude_unset=True)
@@ -163,8 +153,20 @@ async def _ask_responses(
     return responses_turn(made)
 
 
+def completed(events: list[Any]) -> Any:
+    """Return the response that the last event holds, of which all others told."""
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[0].type == "response.created"
+    done = [event.item for event in events if event.type == "response.output_item.done"]
+    assert done == events[-1].response.output
+    said = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert said == events[-1].response.output_text
+    given = "".join(event.delta for event in events if event.type == "response.function_call_arguments.delta")
+    assert given == "".join(item.arguments for item in done if item.type == "function_call")
+    return events[-1].response
+
+
 def responses_turn(made: Any) -> Turn:
-    assert not [tool for tool in made.tools if tool.name in OURS]
     items = [item.model_dump(exclude_unset=True) for item in made.output]
     calls = [
         (one["call_id"], one["name"], json.loads(one["arguments"]))
@@ -270,18 +272,7 @@ async def _ask_generation(
     }
     if stream:
         request |= {"stream": True, "incremental_output": incremental}
-
-    def in_thread() -> list[Any]:
-        with requests.Session() as session:
-            made = generation.call(**request, session=session)
-            return list(made) if stream else [made]
-
-    if asynchronous:
-        async with aiohttp.ClientSession() as session:
-            made = await generation.call(**request, session=session)
-            events = [event async for event in made] if stream else [made]
-    else:
-        events = await asyncio.to_thread(in_thread)
+    events = await generated(generation, asynchronous, **request)
     heard = joined_responses(events, stream and incremental)
     calls = [
         {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
@@ -418,7 +409,8 @@ async def work(
     for _ in range(turns):
         turn: Turn = await api.ask(client, said, stream=stream, asynchronous=asynchronous, **more)
         said += turn.items
-        assert not {name for _, name, _ in turn.calls} & set(OURS)
+        told = [tool.name for tool in getattr(turn.raw, "tools", ())]
+        assert not {*told, *(name for _, name, _ in turn.calls)} & set(OURS)
         if not turn.calls:
             return turn
         said += api.results([(id, run(name, arguments)) for id, name, arguments in turn.calls])

@@ -11,11 +11,12 @@ import anthropic
 import openai
 import pytest
 
-from context_compressor import CompressedMemory, OffloadTools
+from context_compressor import CompressedMemory
+from tests.integrations.clients_support import MESSAGES, RESPONSES, Api
 from tests.support.model_server import ModelServer, answer
 from tests.support.replies import Reply
 from tests.support.wires import Received
-from tests.support_tests.test_form_wires import converse, every_way, respond
+from tests.support_tests.test_form_wires import every_way
 
 Dict = dict[str, Any]
 
@@ -23,7 +24,11 @@ TURNS, STEPS = 36, 4
 """Turns of the model, and of these how many for each request of the user."""
 BUDGET, WINDOW = 6_000, 14_000
 FIELDS = {"type": "object", "properties": {"host": {"type": "integer"}}, "required": ["host"]}
-READ_LOG = {"name": "read_log", "description": "Read a host's log.", "parameters": FIELDS}
+NAMED = {"name": "read_log", "description": "Read a host's log."}
+READ_LOG: Dict = {
+    "responses": {"type": "function", "strict": False, **NAMED, "parameters": FIELDS},
+    "anthropic": {**NAMED, "input_schema": FIELDS},
+}
 
 
 def log_of(host: int) -> str:
@@ -49,80 +54,59 @@ class Reader:
         return answer(f"Turn {self.turn}.", [("read_log", {"host": n}) for n in hosts], reasoning="Next.")
 
 
-class Conversation:
-    """A list in one form, and how a request is made of it."""
-
-    def __init__(self, server: ModelServer, form: Any, memory: CompressedMemory | None, way: Dict) -> None:
-        self.server, self.form, self.memory, self.way = server, form, memory, way
-        self.said: list[Any] = []
-        self.tools: OffloadTools | None = memory.tools(form) if memory else None
-
-    async def ask(self) -> list[tuple[str, str, Any]]:
-        """Send what is to be sent; return the calls of the answer."""
-        view = self.said
-        if self.memory is not None:
-            if self.way["asynchronous"]:
-                view = await self.memory.view(self.said, form=self.form)
+async def talk(api: Api, client: Any, memory: CompressedMemory | None, **way: Any) -> list[Any]:
+    """Have a conversation, its requests views of a memory's if there is one; return all that was said."""
+    form, is_async = ("anthropic" if api is MESSAGES else "responses"), way["asynchronous"]
+    tools = memory.tools(form) if memory else None
+    said: list[Any] = []
+    for turn in range(TURNS):
+        if turn % STEPS == 0:
+            said.append({"role": "user", "content": f"Look at the next hosts, please ({turn})."})
+        view: Any = said
+        if memory is not None and is_async:
+            view = await memory.view(said, form=form)
+        elif memory is not None:
+            view = await asyncio.to_thread(memory.view_sync, said, form=form)
+        made = await api.ask(client, view, tools=[READ_LOG[form], *(tools.schemas if tools else [])], **way)
+        said += made.raw.output if api is RESPONSES else [{"role": "assistant", "content": made.raw.content}]
+        results = list[tuple[str, str]]()
+        for id, name, given in made.calls:
+            if name == "read_log" or tools is None:
+                results.append((id, log_of(given["host"])))
+            elif is_async:
+                results.append((id, await tools.call(name, given)))
             else:
-                view = await asyncio.to_thread(self.memory.view_sync, self.said, form=self.form)
-        offered = self.tools.schemas if self.tools else []
-        if self.form == "responses":
-            tools = [{"type": "function", "strict": False, **READ_LOG}, *offered]
-            made = await respond(self.server, view, tools=tools, **self.way)
-            self.said += made.output
-            calls = [item for item in made.output if item.type == "function_call"]
-            return [(call.call_id, call.name, json.loads(call.arguments)) for call in calls]
-        own = {"name": "read_log", "description": "Read a host's log.", "input_schema": FIELDS}
-        thinking = {"type": "enabled", "budget_tokens": 1_024}
-        more: Dict = {"tools": [own, *offered], "thinking": thinking, "max_tokens": 2_048}
-        made = await converse(self.server, view, **self.way, **more)
-        self.said.append({"role": "assistant", "content": made.content})
-        return [(block.id, block.name, block.input) for block in made.content if block.type == "tool_use"]
+                results.append((id, await asyncio.to_thread(tools.call_sync, name, given)))
+        said += api.results(results) if results else []
+    return said
 
-    async def run(self, name: str, arguments: Any) -> str:
-        if name == "read_log" or self.tools is None:
-            return log_of(arguments["host"])
-        if self.way["asynchronous"]:
-            return await self.tools.call(name, arguments)
-        return await asyncio.to_thread(self.tools.call_sync, name, arguments)
 
-    async def talk(self) -> None:
-        for turn in range(TURNS):
-            if turn % STEPS == 0:
-                self.said.append({"role": "user", "content": f"Look at the next hosts, please ({turn})."})
-            results = [(id, await self.run(name, arguments)) for id, name, arguments in await self.ask()]
-            if not results:
-                continue
-            if self.form == "responses":
-                kind = "function_call_output"
-                self.said += [{"type": kind, "call_id": id, "output": text} for id, text in results]
-            else:
-                blocks = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in results]
-                self.said.append({"role": "user", "content": blocks})
+every_api = pytest.mark.parametrize("api", [RESPONSES, MESSAGES], ids=str)
 
 
 @pytest.mark.variants(2)
-@pytest.mark.parametrize("form", ["responses", "anthropic"])
+@every_api
 @every_way
-async def test_a_long_task(form: str, asynchronous: bool, stream: bool) -> None:
+async def test_a_long_task(api: Api, asynchronous: bool, stream: bool) -> None:
     reader = Reader()
     memory = CompressedMemory(max_total_tokens=BUDGET)
-    async with ModelServer(reader, window_tokens=WINDOW) as server:
-        talk = Conversation(server, form, memory, {"asynchronous": asynchronous, "stream": stream})
-        await talk.talk()
+    async with (
+        ModelServer(reader, window_tokens=WINDOW) as server,
+        api.open(server, asynchronous) as client,
+    ):
+        said = await talk(api, client, memory, asynchronous=asynchronous, stream=stream)
         assert server.refusals == []
         assert len(server.requests) == TURNS
     assert reader.read_back is not None
     assert memory.stats().events > 3
     shown = json.dumps(server.requests[-1].messages)
     assert f"({TURNS - STEPS})" in shown
-    assert len(shown) < len(json.dumps([str(item) for item in talk.said])) / 4
+    assert len(shown) < len(json.dumps([str(item) for item in said])) / 4
 
 
-@pytest.mark.parametrize("form", ["responses", "anthropic"])
-async def test_without_a_memory_the_same_is_refused(form: str) -> None:
-    async with ModelServer(Reader(), window_tokens=WINDOW) as server:
-        talk = Conversation(server, form, None, {"asynchronous": True, "stream": False})
+@every_api
+async def test_without_a_memory_the_same_is_refused(api: Api) -> None:
+    async with ModelServer(Reader(), window_tokens=WINDOW) as server, api.open(server, True) as client:
         with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)):
-            await talk.talk()
+            await talk(api, client, None, asynchronous=True, stream=False)
         assert len(server.requests) < TURNS / 2

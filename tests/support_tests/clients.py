@@ -11,6 +11,7 @@ import aiohttp
 import dashscope
 import requests
 from openai import AsyncOpenAI, OpenAI
+from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from tests.support.model_server import ModelServer
 
@@ -76,11 +77,7 @@ def _openai(url: Callable[[ModelServer], str], asynchronous: bool) -> dict[str, 
                 made = await asyncio.to_thread(ask_in_thread, server, messages, more)
         except APIStatusError as error:
             raise refusal(error) from error
-        [choice] = made.choices
-        calls = [(c.id, c.function.name, c.function.arguments) for c in choice.message.tool_calls or []]
-        reasoning = getattr(choice.message, "reasoning_content", None) or ""
-        usage = (made.usage.prompt_tokens, made.usage.completion_tokens) if made.usage else None
-        return Heard(choice.message.content or "", reasoning, calls, choice.finish_reason, usage)
+        return _heard(made)
 
     def ask_in_thread(server: ModelServer, messages: list[Dict], more: Dict) -> Any:
         with OpenAI(**settings(server)) as client:
@@ -98,27 +95,40 @@ def _openai(url: Callable[[ModelServer], str], asynchronous: bool) -> dict[str, 
                 chunks = await asyncio.to_thread(ask_in_thread, server, messages, more)
         except APIStatusError as error:
             raise refusal(error) from error
-        return _joined_chunks(chunks)
+        return _heard(joined_chunks(chunks), len(chunks))
 
     return {"whole": whole, "streamed": streamed}
 
 
-def _joined_chunks(chunks: list[Any]) -> Heard:
-    content = reasoning = ""
-    calls: list[list[str]] = []
-    finish_reason, usage = None, None
+def joined_chunks(chunks: list[Any]) -> Any:
+    state = ChatCompletionStreamState()
     for chunk in chunks:
-        if chunk.usage is not None:
-            usage = (chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
-        for choice in chunk.choices:
-            content += choice.delta.content or ""
-            reasoning += getattr(choice.delta, "reasoning_content", None) or ""
-            finish_reason = choice.finish_reason or finish_reason
-            for piece in choice.delta.tool_calls or []:
-                if piece.index == len(calls):
-                    calls.append([piece.id, piece.function.name, ""])
-                calls[piece.index][2] += piece.function.arguments or ""
-    return Heard(content, reasoning, [(a, b, c) for a, b, c in calls], finish_reason, usage, len(chunks))
+        state.handle_chunk(chunk)
+    return state.current_completion_snapshot
+
+
+def _heard(made: Any, pieces: int = 1) -> Heard:
+    [choice] = made.choices
+    calls = [(c.id, c.function.name, c.function.arguments) for c in choice.message.tool_calls or []]
+    reasoning = getattr(choice.message, "reasoning_content", None) or ""
+    usage = (made.usage.prompt_tokens, made.usage.completion_tokens) if made.usage else None
+    return Heard(choice.message.content or "", reasoning, calls, choice.finish_reason, usage, pieces)
+
+
+async def generated(kind: Any, asynchronous: bool, **request: Any) -> list[Any]:
+    """Return what a class of DashScope's gives for a request: its pieces, or the one that is whole."""
+
+    def in_thread() -> list[Any]:
+        with requests.Session() as session:
+            made = kind.call(**request, session=session)
+            return list(made) if request.get("stream") else [made]
+
+    if not asynchronous:
+        return await asyncio.to_thread(in_thread)
+    # Not the SDK's own: when one is forgotten, it closes the one that has its `id()` by then.
+    async with aiohttp.ClientSession() as session:
+        made = await kind.call(**request, session=session)
+        return [piece async for piece in made] if request.get("stream") else [made]
 
 
 def _dashscope(kind: Any, asynchronous: bool, multimodal: bool, stream_options: Dict) -> dict[str, Any]:
@@ -132,17 +142,7 @@ def _dashscope(kind: Any, asynchronous: bool, multimodal: bool, stream_options: 
             "request_timeout": TIMEOUT_SECONDS,
             **more,
         }
-        if asynchronous:
-            # Not the SDK's own: when one is forgotten, it closes the one that has its `id()` by then.
-            async with aiohttp.ClientSession() as session:
-                made = await kind.call(**settings, session=session)
-                return [piece async for piece in made] if more.get("stream") else [made]
-        return await asyncio.to_thread(in_thread, settings)
-
-    def in_thread(settings: Dict) -> list[Any]:
-        with requests.Session() as session:
-            made = kind.call(**settings, session=session)
-            return list(made) if settings.get("stream") else [made]
+        return await generated(kind, asynchronous, **settings)
 
     async def whole(server: ModelServer, messages: list[Dict], more: Dict) -> Heard:
         return joined_responses(await ask(server, messages, more), incremental=False)
