@@ -58,8 +58,9 @@ def test_errors_say_what_the_page_says() -> None:
     assert [text for text in texts if not all(piece.strip() in source for piece in text.split("…"))] == []
 
 
-def test_the_quickstart_shows_its_example() -> None:
-    shown = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["quickstart.md", "quickstart.zh.md"])
+def test_the_quickstart_shows_its_example(page: str) -> None:
+    shown = (ROOT / "docs" / page).read_text(encoding="utf-8")
     code = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
     assert f"```python\n{code}```" in shown
 
