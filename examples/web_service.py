@@ -123,9 +123,10 @@ async def answered(client: AsyncOpenAI, memory: CompressedMemory, question: Msg)
     """Return the answer to a question; to one that was answered before, the same."""
     answer_id = f"{question.id}:answer"
     await memory.add(question)  # one with a known id is not added again
-    for msg in await memory.get_memory():
-        if msg.id == answer_id:
-            return msg.get_text_content() or ""
+    history = memory.base.history  # the view may have it no more
+    for entry in await history.read(ids=[answer_id]):
+        if entry.msg is not None:
+            return entry.msg.get_text_content() or ""
     read_back = memory.tools()
     while True:
         said = await ask(client, memory, [ORDER_TOOL, *read_back.schemas])

@@ -121,8 +121,7 @@ def test_the_pieces_run_one_after_the_other(
 
 def test_the_pieces_can_be_pasted_there() -> None:
     """A blank line ends a function there."""
-    pieces = [block for block in PIECES["guide.md"]]
-    assert [block for block in pieces if re.search(r"\n\n ", block)] == []
+    assert [block for block in PIECES["guide.md"] if re.search(r"\n\n ", block)] == []
 
 
 def test_the_configuration_table_lists_every_field_with_its_default() -> None:

@@ -57,6 +57,9 @@ async def test_a_session_goes_on_in_any_process_until_it_is_deleted(
             for number in range(3, 9):
                 await say(f"Line {number}: " + f"part {number} came and went. " * 60, number)
             assert "gate code is 7731" in await say("What was the gate code?", 9)
+            asked = len(server.requests)
+            assert await say("Order 7?", 1) == first  # though the view has it no more
+            assert len(server.requests) == asked
             assert all(not received.refused for received in server.requests)
 
             whole = (await clients[0].get(f"{path}/messages")).json()
