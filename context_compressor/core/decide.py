@@ -101,7 +101,8 @@ class PlannedSegment:
     units: tuple[Unit, ...]
     summary_tokens: int
     standing_tokens: int = 0
-    """What of that is for standing instructions, word for word, if there are as many."""
+    """What of that is for standing instructions, word for word, if there are as many; beside the ref alone
+    they take what the view has to spare, and no more than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,9 @@ class Situation:
     blocked: Collection[tuple[ItemKey, PartPath]] = frozenset()
     """Texts that could not be stubbed (a collision, or no gain)."""
     extra_tokens: int = 0
-    """Tokens of fixed messages that are not items: the base memory's own summary."""
+    """Tokens of what is fixed and no item: the base memory's own summary, what stands beside the messages."""
+    lent_tokens: int = 0
+    """What of these a view costs only once it does more than grow."""
     growth_tokens: int = 0
     """Tokens by which the view will have grown when the plan is committed, where that is planned ahead: what
     is to leave then is decided as if they stood at the end of the view now."""
@@ -179,7 +182,7 @@ def decide(items: Sequence[ViewItem], situation: Situation) -> Step:
     planned = plan(items, situation)
     if planned is not None:
         return Perform(planned)
-    tokens = situation.extra_tokens + sum(item.tokens for item in items)
+    tokens = situation.extra_tokens - situation.lent_tokens + sum(item.tokens for item in items)
     return Overflow() if tokens > situation.config.budget else Show()
 
 
@@ -191,7 +194,9 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     draft = Draft(items, situation)
     config, budget = situation.config, situation.config.budget
     draft.stub_arrivals()
-    over, crowded = draft.projected > budget, is_crowded(draft.units, config)
+    only_grows = not (draft.stubs or situation.growth_tokens)
+    over = draft.projected - (situation.lent_tokens if only_grows else 0) > budget
+    crowded = is_crowded(draft.units, config)
     if not (over or crowded or situation.manual):
         return draft.finish(Reason.ARRIVAL)
     if config.mode != "compress":
@@ -376,22 +381,28 @@ class Draft:
     def stub_arrivals(self) -> None:
         """Compact tool results that are too large to enter the view whole.
 
-        Together their stubs cost no more than a result that is just not too large.
+        Together their stubs cost no more than a result that is just not too large, previews of the usual size
+        apart; none is too large afterwards, with what stays of it.
         """
         config = self.situation.config
-        limit = config.arrival_tokens
+        limit, stub = config.arrival_tokens, self.situation.costs.stub
         large = [unit for unit in self.units if unit.tokens > limit and not unit.fixed]
-        found = [text for unit in large for text in self._arrivals(unit)]
-        for text in found:
-            fair = int(limit) // len(found) - self.situation.costs.stub
-            most = min(MOST_PREVIEWS * config.preview_tokens, fair)
-            shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * text.tokens), most))
-            if text.tokens <= limit:
-                shown = min(shown, int(PART_SHARE * text.tokens))
-            self._stub(text, self.situation.costs.stub + shown)
+        results = [result for unit in large for result in self._arrivals(unit)]
+        fair = int(limit) // max(1, sum(len(texts) for texts, _ in results)) - stub
+        most = min(MOST_PREVIEWS * config.preview_tokens, fair)
+        for texts, stays in results:
+            own = int(limit - stays) // len(texts) - stub
+            for text in texts:
+                shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * text.tokens), most))
+                if text.tokens <= limit:
+                    shown = min(shown, int(PART_SHARE * text.tokens))
+                self._stub(text, stub + min(shown, own))
 
-    def _arrivals(self, unit: Unit) -> Iterator[Leavable]:
-        """Yield texts of new results that are too large; of one in parts the largest, until it is not."""
+    def _arrivals(self, unit: Unit) -> Iterator[tuple[list[Leavable], int]]:
+        """Yield texts of each new result that is too large, with the tokens of it that stay.
+
+        Of one in parts these are the largest, until it is not too large.
+        """
         limit, stub = self.situation.config.arrival_tokens, self.situation.costs.stub
         results: dict[tuple[ItemKey, int], list[Leavable]] = {}
         for text in self._parts(unit):
@@ -399,12 +410,16 @@ class Draft:
             if is_new and not self._is_excluded(text):
                 results.setdefault((text.item.key, text.part.path[0]), []).append(text)
         for texts in results.values():
-            left = sum(text.tokens for text in texts)
+            left = stays = sum(text.tokens for text in texts)
+            found = []
             for text in sorted(texts, key=lambda text: -text.tokens) if left > limit else ():
                 saved = text.tokens - stub - int(PART_SHARE * text.tokens)
                 if text.tokens > limit or (left > limit and saved > 0):
-                    yield text
+                    found.append(text)
                     left -= saved
+                    stays -= text.tokens
+            if found:
+                yield found, stays
 
     def stub_results(self, *, old: bool, above: int, goal: int | None, again: bool = False) -> None:
         """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all).
@@ -646,7 +661,8 @@ class Draft:
     def _plan(self, run: Run, said: int) -> PlannedSegment:
         # Tokens by characters are a guess: where there is room, none is lost to it.
         standing = any(unit.standing_tokens for unit in run)
-        return PlannedSegment(tuple(run), said, min(self._most_standing, said) if standing else 0)
+        most = min(self._most_standing, said or self._most_standing) if standing else 0
+        return PlannedSegment(tuple(run), said, most)
 
     def _make_the_most(self) -> None:
         """Give the notes what is free up to the target; less than reckoned where what stays leaves little,
@@ -721,13 +737,14 @@ class Draft:
         """Plan a stand-in for each run that leaves, however little it says.
 
         Args:
-            free: what there is for what they say, in tokens; None: as much as they may.
+            free: what there is for each, in tokens; None: as much as it may. Notes that fit stay as they are.
         """
         label = self.situation.costs.segment
         planned = []
         for run in self._runs():
             said = self._room(run) if free is None else min(self._room(run), free - label)
-            planned.append(self._plan(run, said if said >= MIN_SUMMARY_TOKENS else 0))
+            if free is None or self._tokens_in(run) > free or not all(unit.segment for unit in run):
+                planned.append(self._plan(run, said if said >= MIN_SUMMARY_TOKENS else 0))
         self._planned = [p for p in planned if label + p.summary_tokens < self._tokens_in(p.units)]
         self._reckon_planned()
 

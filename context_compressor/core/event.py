@@ -538,10 +538,17 @@ class Event:
             left_standing=sum(edit.left_standing for edit in earlier),
         ).with_notes(notes)
         if not planned.summary_tokens:
-            text = text_with(None, guide=guide)
-            if guide and segment_tokens(text, counter) > bare_tokens:
-                text = bare.text
-            room = min(bare_tokens + spare_tokens, replaced - 1) - segment_tokens(text, counter)
+            text_with = partial(text_with, None, guide=guide)
+            if guide and segment_tokens(text_with(), counter) > bare_tokens:
+                text_with = partial(text_with, guide="")
+            most = min(bare_tokens + spare_tokens, replaced - 1)
+            room = min(most - segment_tokens(text_with(), counter), planned.standing_tokens)
+            lines = fit_standing(standing, room, counter) if standing else ()
+            left_out = bare.left_standing + len(standing) - len(lines)
+            text = text_with(standing=lines, left_out=left_out)
+            if segment_tokens(text, counter) > most:
+                text = text_with()
+            room = most - segment_tokens(text, counter)
             fitted = fit_notes(kept, room, counter) if own else ()
             # What finds no room is kept for the next event.
             return replace(bare, text=text + notes_section(fitted), notes=fitted or kept)

@@ -264,7 +264,9 @@ class CompressedMemory(MemoryBase):
 
     async def _sent(self, asked: Asked) -> list[Any]:
         """Return what is sent for a list that the history has."""
-        self._tracker.state.shown.expect_system(asked.text, asked.said.form.beside(asked.said.items, None))
+        state, items = self._tracker.state, asked.said.items
+        beside = partial(asked.said.form.beside, items)
+        state.shown.expect_system(asked.text, beside, items, has_left=bool(state.ledger.entries))
         return await self._shown(partial(self._written, asked))
 
     def _written(self, asked: Asked, state: MemoryState) -> list[Any]:
@@ -279,7 +281,7 @@ class CompressedMemory(MemoryBase):
             there = [item for ids, piece in originals if any(map(known, ids)) for item in piece]
         written = write_view(view, state.shown.whole, form, originals)
         shown = form.finish(written, there, asked.system)
-        state.shown.set_system(asked.text, form.beside(said.items, shown))
+        state.shown.note_sent(asked.text, partial(form.beside, said.items), said.items, shown)
         return shown
 
     async def get_memory(

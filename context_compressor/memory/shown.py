@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from context_compressor.core.edits import ItemKey
 from context_compressor.core.items import ViewItem
@@ -10,6 +11,8 @@ from context_compressor.memory.base import summary_message
 from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
 from context_compressor.offload.pages import shows_page
 from context_compressor.tokens.counter import TokenCounter, measure
+
+Beside = Callable[[Sequence[Any] | None], Sequence[Block]]
 
 
 class ShownView:
@@ -39,6 +42,7 @@ class ShownView:
         self.system: tuple[str, Sequence[Block]] = ("", ())
         self.system_tokens = 0
         self._most_system: tuple[str, Sequence[Block]] | None = None
+        self._sent: tuple[Sequence[Any], int] | None = None
         self._counter = counter
         self._summary: Msg | None = None
 
@@ -56,6 +60,7 @@ class ShownView:
     def show(self, items: Sequence[ViewItem]) -> None:
         """Show these items and no others."""
         self.set_system(*self.most_system)  # what stands beside a view hangs on its beginning
+        self._sent = None
         self.items = list(items)
         self._messages = None
         self.whole = _whole(self.items)
@@ -113,14 +118,26 @@ class ShownView:
         most = self.most_system
         return self.system_tokens if most == self.system else self._cost_of(*most)
 
-    def expect_system(self, text: str, beside: Sequence[Block]) -> None:
+    def expect_system(self, text: str, beside: Beside, said: Sequence[Any], *, has_left: bool) -> None:
         """Reckon with what the request may carry beside the messages: with all of it once the view does more
-        than grow, until then with what it carried last.
+        than grow, until then with what comes with the view that was sent last and what is new.
+
+        Args:
+            text: the system text.
+            beside: returns the blocks that come with a view, and for None the most that may.
+            said: the list that the view is of.
+            has_left: whether something has left the view.
         """
-        known, blocks = self.system
-        if self._most_system is None or known != text or bool(blocks) != bool(beside):  # or another form
-            self.set_system(text, beside)
-        self._most_system = (text, beside)
+        sent, size = self._sent or ((), 0)
+        is_known = self._sent is not None or not has_left
+        most = beside(None)
+        self.set_system(text, beside([*sent, *said[size:]]) if is_known else most)
+        self._most_system = (text, most)
+
+    def note_sent(self, text: str, beside: Beside, said: Sequence[Any], sent: Sequence[Any]) -> None:
+        """Note what was sent for a list, and what the request carries beside it."""
+        self._sent = (sent, len(said))
+        self.set_system(text, beside(sent))
 
     def set_system(self, text: str, beside: Sequence[Block] = ()) -> None:
         """Count what the request carries beside the messages: a text, blocks, both or neither."""

@@ -347,6 +347,7 @@ class MemoryState:
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
             extra_tokens=self.shown.summary_tokens + self.shown.most_system_tokens,
+            lent_tokens=self.shown.most_system_tokens - self.shown.system_tokens,
             growth_tokens=growth_tokens,
             manual=manual,
             goal_tokens=goal_tokens,

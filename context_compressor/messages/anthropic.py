@@ -198,17 +198,23 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
     """
     shown = [filled for wire in map(_with_fit_ids, written) if (filled := _without_blanks(wire)) is not None]
     opened = _with_opening(_with_system_in_place(shown))
-    return _with_few_marks(_with_thoughts(opened, said), MAX_CACHE_MARKS - count_marks({"content": system}))
+    return _with_few_marks(
+        _with_thoughts(opened, _thoughts_to_lend(said)), MAX_CACHE_MARKS - count_marks({"content": system})
+    )
 
 
 def beside(said: Sequence[Any], shown: Sequence[Any] | None = None) -> list[Block]:
-    """Return what `as_accepted` may put beside a view of a list; what it put there, given what it showed."""
+    """Return what `as_accepted` may put beside a view of a list; given a view, what it puts there."""
     lent = _thoughts_to_lend(said)
-    thoughts = max(lent.values(), key=lambda one: len(json.dumps(one)), default=[])
-    if shown is not None and lent:
-        begun = [part for one in shown if _begins_with_thoughts(one) for part in _parts_of(one, "tool_use")]
-        thoughts = next((lent[id] for part in begun if (id := str(get(part, "id"))) in lent), [])
-    return [{"type": "text", "text": OPENING}, *thoughts]
+    opening = {"type": "text", "text": OPENING}
+    if shown is None:
+        return [opening, *max(lent.values(), key=lambda one: len(json.dumps(one)), default=[])]
+    opened = _with_opening([*shown])
+    begun = [one for one in _with_thoughts(opened, lent) if _begins_with_thoughts(one)]
+    calls = [str(get(part, "id")) for one in begun for part in _parts_of(one, "tool_use")]
+    thoughts = next((lent[call] for call in calls if call in lent), [])
+    is_ours = opened[:1] != [*said[:1]] and get(next(iter(opened), None), "content") == OPENING
+    return [opening, *thoughts] if is_ours else thoughts
 
 
 def _with_fit_ids(wire: Any) -> Any:
@@ -273,7 +279,7 @@ def _with_opening(written: list[Any]) -> list[Any]:
     return [{"role": "user", "content": OPENING}, *written] if opens else written
 
 
-def _with_thoughts(written: list[Any], said: Sequence[Any]) -> list[Any]:
+def _with_thoughts(written: list[Any], lent: Mapping[str, list[dict[str, Any]]]) -> list[Any]:
     """Return messages in which a turn whose beginning left the view begins with the thoughts it began with.
 
     With thinking enabled the last run of calls and results must begin with a thought, be it that those before
@@ -281,7 +287,6 @@ def _with_thoughts(written: list[Any], said: Sequence[Any]) -> list[Any]:
     not before each call, have it at its beginning alone. The turn keeps them when it is over: what was sent
     stays. Turns leave from the front, so the last that lacks its beginning is the only one that was last.
     """
-    lent = _thoughts_to_lend(said)
     for first, *_ in reversed([*_turns(written)]) if lent else ():
         calls = [str(get(part, "id")) for part in _parts_of(written[first], "tool_use")]
         thoughts = next((lent[call] for call in calls if call in lent), None)

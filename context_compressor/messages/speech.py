@@ -156,7 +156,7 @@ _SENTENCE_CHARS = 600
 
 def standing_in(msg: Msg) -> tuple[str, ...]:
     """Return the standing instructions of a message, each on one line, in order; none of a program's."""
-    return tuple(dict.fromkeys(_standing_lines(msg.get_text_content() or ""))) if _is_said(msg) else ()
+    return tuple(dict.fromkeys(_standing_lines(_text_of(msg)))) if _is_said(msg) else ()
 
 
 def quotes_prose(line: str, messages: Iterable[Msg]) -> bool:
@@ -171,7 +171,7 @@ def quotes_prose(line: str, messages: Iterable[Msg]) -> bool:
     missing = [{_flat(piece) for piece in re.split(r"…|\.\.\.", words)} - {""} for words in readings]
     missing = [pieces for pieces in missing if sum(map(len, pieces)) >= _QUOTE_CHARS]
     for msg in filter(_is_said, messages):
-        text = msg.get_text_content() or ""
+        text = _text_of(msg)
         prose = " ".join(text[start:end] for start, end in prose_of(text))
         said, cited = _flat(prose), _flat(" ".join(QUOTED.findall(prose)))
         missing = [
@@ -188,6 +188,11 @@ _QUOTE_CHARS = 6
 
 def _flat(text: str) -> str:
     return " ".join(text.translate(_NO_MARKS).casefold().split()).strip(" .。")
+
+
+def _text_of(msg: Msg) -> str:
+    """Return a message's text, in which no paragraph holds pieces of two blocks."""
+    return msg.get_text_content("\n\n") or ""
 
 
 def _is_said(msg: Msg) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ from context_compressor.laws.forms import CLAIM, FORMS, RULE, Dict, History, for
 from context_compressor.laws.subject import memory
 from context_compressor.laws.suite import draw_case
 
+FOUND = Path(__file__).parent / "found"
 BUDGET = 1_000
 EXAMPLES = 12
 PAD: Dict = {"role": "user", "content": "There is a memory."}
@@ -181,6 +183,13 @@ def test_our_views_are_judged_in_every_form(form: Any):
     """Over a few conversations; the laws that are broken over many are told in docs/laws-of-others.md."""
     report = check(memory(form), examples=2, tries=0)
     assert {"valid", "budget", "lossless", "smaller", "voice", "terminates"}.isdisjoint(report.broken)
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_found_once_is_kept(path: Path):
+    """Each was the smallest conversation that broke a law in our views."""
+    example = Counterexample.from_json(path.read_text(encoding="utf-8"))
+    assert example.check(memory(example.form, example.budget)) == []
 
 
 def test_lists_can_be_sent_as_they_are():
