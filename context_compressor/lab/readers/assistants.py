@@ -30,6 +30,7 @@ from context_compressor.lab.readers.tables import (
     speaks,
     text_of,
     thinks,
+    titled,
 )
 from context_compressor.lab.readers.transcript import Part, Transcript, dicts_in, text_in
 
@@ -170,6 +171,7 @@ def _copilot_kind(record: dict[str, Any]) -> str | None:
 
 _COPILOT = {
     "session.start": (names("data.sessionId"),),
+    "session.title_changed": (titled("data.title"), *bookkeeping("other events")["other events"]),
     "system.message": (says("system", "data.content"),),
     "user.message": (says("user", "data.content"),),
     "skill.invoked": (says("user", "data.content"),),
@@ -226,7 +228,7 @@ droid = TableReader(
     Format.DROID,
     _droid_kind,
     {
-        "session_start": (names("id"),),
+        "session_start": (names("id"), titled("title")),
         "message of user": (
             lambda transcript, record, line: add_user(transcript, pick(record, "message.content"), line),
         ),
@@ -288,7 +290,7 @@ goose = TableReader(
     Format.GOOSE,
     _goose_kind,
     {
-        "header": (names("id", "description"),),
+        "header": (names("id", "description"), titled("description")),
         "user": (_say_goose,),
         "assistant": (begins, each("content", by("type"), _GOOSE_TYPES)),
     },

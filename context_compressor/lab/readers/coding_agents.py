@@ -32,6 +32,7 @@ from context_compressor.lab.readers.tables import (
     speaks,
     text_of,
     thinks,
+    titled,
 )
 from context_compressor.lab.readers.transcript import Transcript, as_object, dicts_in, text_in, text_part
 
@@ -290,7 +291,8 @@ gemini = TableReader(
     Format.GEMINI,
     _gemini_kind,
     {
-        "session": (names("sessionId"),),
+        "session": (names("sessionId"), titled("summary")),
+        "update": (titled("$set.summary"), *bookkeeping("update")["update"]),
         "user": (says("user", "content"),),
         "gemini": (
             begins,
@@ -303,7 +305,7 @@ gemini = TableReader(
         "message of assistant": (speaks("content"),),
         "tool_use": (calls("tool_id", "tool_name", "parameters"),),
         "tool_result": (answers(["tool_id"], "output", "error.message", "status"),),
-        **bookkeeping("update", "info", "warning", "error", "result"),
+        **bookkeeping("info", "warning", "error", "result"),
     },
     _prune_gemini,
 )
@@ -432,7 +434,8 @@ pi = TableReader(
         "compaction": (compacts("summary"),),
         "branch_summary": (says("user", "summary"),),
         "custom_message": (says("user", "content"),),
-        **bookkeeping("model_change", "thinking_level_change", "label", "session_info"),
+        "session_info": (titled("name"), *bookkeeping("session_info")["session_info"]),
+        **bookkeeping("model_change", "thinking_level_change", "label"),
         **bookkeeping("context_transform", "ephemeral", _CUSTOM),
     },
     keep_path("id", "parentId"),
@@ -515,6 +518,9 @@ class _Rollout:
             self._compact(line, payload)
         elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
             self._roll_back(payload.get("num_turns"))
+        elif kind == "event_msg" and payload.get("type") == "thread_name_updated":
+            self.transcript.title = text_in(payload, "thread_name")
+            self.transcript.told += 1
         elif kind not in _TYPES and ("content" in payload or is_item(payload)):
             raise UnreadableError(f"type: {kind!r} is none of an item, and yet it holds one")
         else:

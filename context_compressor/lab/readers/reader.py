@@ -60,7 +60,7 @@ class Reader:
             session = self.session(
                 document, transcript, name or transcript.id, None if holder is None else line
             )
-            yield replace(session, title=title_in(holder))
+            yield replace(session, title=title_in(holder) or transcript.title)
 
     def groups(self, document: Document) -> Iterator[tuple[int, Any, Any]]:
         """Yield `(line, value, what unwrap makes of it)` of each; or, of all lines, `(line, None, items)`.
@@ -91,6 +91,7 @@ class Reader:
             document.name,
             self.format,
             id=name or None,
+            title=transcript.title,
             line=held_at if document.is_lines else None,
             message_lines=lines if document.is_lines and held_at is None else (),
             notes=transcript.notes,

@@ -225,6 +225,16 @@ def names(*paths: str) -> Step:
     return step
 
 
+def titled(*paths: str) -> Step:
+    """Return the step that takes the title of the session; the last one holds."""
+
+    def step(transcript: Transcript, record: Any, _line: int) -> None:
+        found = pick(record, *paths)
+        transcript.title = found if isinstance(found, str) and found.strip() else transcript.title
+
+    return step
+
+
 def compacts(*paths: str) -> Step:
     """Return the step that tells of a summary that the program put in the place of earlier records."""
 

@@ -57,6 +57,8 @@ class Transcript:
     def __init__(self) -> None:
         self.id = ""
         """What the session calls itself, where a record says it."""
+        self.title = ""
+        """The title that its program saved, where a record says it."""
         self.instructions: Any = None
         """What was said as such, where each request repeats it."""
         self.pieces = 0

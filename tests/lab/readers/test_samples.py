@@ -202,7 +202,34 @@ def test_what_is_read_of_a_few_records(name):
 
 @pytest.mark.parametrize(
     ("sample", "titles"),
-    [("chatgpt_export.json", ["Tides", "Low"]), ("opencode_export.json", ["Tides"])],
+    [
+        ("chatgpt_export.json", ["Tides", "Low"]),
+        ("opencode_export.json", ["Tides"]),
+        ("droid_session.jsonl", ["Tides"]),
+        ("codex_rollout.jsonl", [""]),
+    ],
 )
 def test_session_has_the_title_that_its_program_saved(sample, titles):
     assert [session.title for session in read_sample(sample).sessions] == titles
+
+
+@pytest.mark.parametrize(
+    ("sample", "record"),
+    [
+        (
+            "codex_rollout.jsonl",
+            {"type": "event_msg", "payload": {"type": "thread_name_updated", "thread_name": "Low"}},
+        ),
+        ("copilot-cli_events.jsonl", {"type": "session.title_changed", "data": {"title": "Low"}}),
+        (
+            "pi_session.jsonl",
+            {"type": "session_info", "id": "i", "parentId": "i0", "timestamp": "t", "name": "Low"},
+        ),
+        ("gemini-cli_recorded.jsonl", {"$set": {"summary": "Low"}}),
+    ],
+)
+def test_session_has_the_last_title_that_a_record_gave_it(sample, record):
+    text = (SAMPLES / sample).read_text(encoding="utf-8").rstrip("\n")
+    reading = read_text(f"{text}\n{json.dumps(record)}\n")
+    assert [session.title for session in reading.sessions] == ["Low"]
+    assert reading.problems == read_sample(sample).problems
