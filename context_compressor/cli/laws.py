@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from context_compressor.cli.options import DONE, NO, CommandError, Json
-from context_compressor.cli.output import check_folder, make_console, say, write_stdout
+from context_compressor.cli.output import check_folder, make_console, make_progress, say, write_stdout
 
 if TYPE_CHECKING:
     from context_compressor.laws import Report, Subject
@@ -58,7 +58,7 @@ def laws(
 ) -> int:
     """Check which laws a compactor keeps, over random conversations that its provider accepts.
 
-    Exit code 0: all that are claimed; 1: one is broken.
+    Exit code 0: all that are claimed; 1: one is broken; 2: wrong arguments.
     """
     from context_compressor.laws.suite import check, dump, save
 
@@ -71,13 +71,22 @@ def laws(
     try:
         subject = _subject(path, adapter, form.value, budget, fresh)
         left_out = {*subject.without, *(without or ())}
-        if not hasattr(subject.make(), "read"):
+        if not hasattr(_made(subject, path), "read"):
             left_out.add("lossless")
         subject = replace(subject, slack=slack or subject.slack, without=left_out)
     except (ValueError, ImportError) as error:
         raise CommandError(str(error)) from None
     try:
-        report = check(subject, examples=examples, seed=seed)
+        with make_progress(quiet=False) as progress:
+            bar = progress.add_task("")
+            report = check(
+                subject,
+                examples=examples,
+                seed=seed,
+                on_step=lambda what, number, of: progress.update(
+                    bar, description=what, completed=number, total=of
+                ),
+            )
     except ImportError as error:
         raise CommandError(f"--form {form.value} {error}") from None
     files = save(report, Path(folder), path if script else None) if folder is not None else []
@@ -108,6 +117,17 @@ def _subject(path: str | None, adapter: str | None, form: Any, budget: int, fres
     return Subject(make=make, name=str(path).rpartition(":")[2], form=form, budget=budget)
 
 
+def _made(subject: Subject, path: str | None) -> Any:
+    try:
+        return subject.make()
+    except Exception as error:
+        raise CommandError(f"{path}: cannot be called for a compactor: {_told(error)}") from None
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
 def _load(path: str) -> Any:
     """Return what a path names, `module:name` or `file.py:name`."""
     place, _, name = path.rpartition(":")
@@ -124,8 +144,8 @@ def _load(path: str) -> Any:
         else:
             sys.path.insert(0, str(Path.cwd()))
             module = importlib.import_module(place)
-    except (ImportError, OSError, SyntaxError) as error:
-        raise CommandError(f"{path}: cannot be imported: {error}") from None
+    except Exception as error:  # whatever a user's module does
+        raise CommandError(f"{path}: cannot be imported: {_told(error)}") from None
     try:
         return getattr(module, name)
     except AttributeError:
@@ -139,7 +159,8 @@ def _print(report: Report, files: list[Path]) -> None:
     say(
         console,
         f"{report.name}, form {report.form}: {report.cases} conversations, {report.compacted} compacted"
-        + (f", {report.refused} lists refused" if report.refused else ""),
+        + (f", {report.refused} lists refused" if report.refused else "")
+        + (", stopped: the last got no answer in time" if report.is_stopped else ""),
         "bold",
     )
     for law, says in LAWS.items():
@@ -151,5 +172,7 @@ def _print(report: Report, files: list[Path]) -> None:
                 console,
                 f"{'':<11} {report.counts[law]} conversations; the smallest: {report.broken[law].what}",
             )
+    if report.broken and not files:
+        say(console, "--folder DIR writes these conversations, and a page for each that marks what is wrong")
     for file in files:
         say(console, f"wrote {file}")

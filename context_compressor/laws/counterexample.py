@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from context_compressor.laws.forms import Dict, FormName, History
 from context_compressor.laws.judging import Breach, judge
 from context_compressor.laws.subject import LAWS, Subject
 
+_PLACE = re.compile(r"\b(?:messages|input)\[(\d+)\]")
+"""How a rule names a message of the view."""
 _SHOWN = 400
 """Characters of a message in a picture."""
 
@@ -110,6 +113,7 @@ class Counterexample:
 
     def picture(self) -> str:
         """Return a page that shows what was given, what came of it, and what is wrong."""
+        named = (_PLACE.findall(self.what) or [""])[0] if self.law == "valid" else ""
         columns: list[tuple[str, History, History | None]] = [("the list", self.history, self.view)]
         if self.before is not None:
             title = "given its own view" if self.law == "idempotent" else "the view before"
@@ -117,7 +121,8 @@ class Counterexample:
         if self.view is not None:
             columns.append(("the view", self.view, self.before if self.law == "still" else self.history))
         shown = "".join(
-            f"<section><h2>{title}: {len(said)} messages</h2>{''.join(_boxes(said, others))}</section>"
+            f"<section><h2>{title}: {len(said)} messages</h2>"
+            f"{''.join(_boxes(said, others, named if said is self.view else ''))}</section>"
             for title, said, others in columns
         )
         return _PAGE.format(
@@ -126,11 +131,12 @@ class Counterexample:
         )  # fmt: skip
 
 
-def _boxes(messages: History, others: History | None) -> Iterator[str]:
-    """Yield a box for each message; one that does not stand among the others is marked."""
+def _boxes(messages: History, others: History | None, named: str) -> Iterator[str]:
+    """Yield a box for each message; one that does not stand among the others is marked, and the one named."""
     for place, message in enumerate(messages):
         role = str(message.get("role") or message.get("type") or "item")
         mark = "" if message in (others or []) else " other"
+        mark += " named" if str(place) == named else ""
         text = html.escape(_shown(message))
         yield f'<div class="message{mark}"><b>{place} {html.escape(role)}</b><pre>{text}</pre></div>'
 
@@ -182,13 +188,14 @@ section {{ flex: 1 1 20rem; min-width: 0; }}
 h1 {{ font-size: 1.3rem; }} h2 {{ font-size: 1rem; }}
 .wrong {{ border-left: 4px solid var(--other); padding: .3rem .8rem; }}
 .message {{ border: 1px solid var(--line); border-radius: 6px; padding: .4rem .6rem; margin: .5rem 0; }}
+.named {{ background: #d9480f33; }}
 .other {{ border-color: var(--other); border-width: 2px; }}
 pre {{ white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0 0; font-size: .85em; }}
 </style></head><body>
 <h1>{name} breaks the law “{law}”</h1>
 <p>The law: {says}. Form: {form}; budget: {budget} tokens.</p>
 <p class="wrong">{what}</p>
-<p>Framed: what does not stand in the list beside it.</p>
+<p>Framed: what does not stand in the list beside it. Filled: the message of the view that is named above.</p>
 <main>{columns}</main>
 </body></html>
 """

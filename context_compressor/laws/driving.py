@@ -91,6 +91,12 @@ class Unanswered(Exception):
     """Say that a compactor gave no answer in time."""
 
 
+def is_unanswered(trace: Trace) -> bool:
+    """Tell whether a compactor gave no answer in time."""
+    errors = [trace.again_error, *(step.error for step in trace.steps)]
+    return any(error is not None and error.startswith(Unanswered.__name__) for error in errors)
+
+
 async def _wait(found: Any) -> Any:
     return await found
 
@@ -149,7 +155,7 @@ def _answer(subject: Subject, worker: Worker, compact: Compact, given: History) 
     """Ask with a copy, so that who changes what he is given changes nothing of the case."""
     answer = worker.call(subject.seconds, compact, _copy(given))
     if not isinstance(answer, list):
-        raise TypeError(f"the answer is a {type(answer).__name__}, no list of messages")
+        raise TypeError(f"the answer is no list of messages, but of type {type(answer).__name__}")
     return _copy(answer)
 
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from context_compressor.laws.counterexample import Counterexample
-from context_compressor.laws.driving import Case, drive
+from context_compressor.laws.driving import Case, drive, is_unanswered
 from context_compressor.laws.forms import CLAIM, RULE, Form, History, awaits_model, form_of, spots_in
 from context_compressor.laws.judging import judge
 from context_compressor.laws.subject import LAWS, Subject
 
 TRIES: Final = 300
 """Times that the compactor is asked about a smaller case."""
+UNANSWERED_TRIES: Final = 30
+"""As how many tries one counts that gets no answer: it takes all the time that there is."""
 _SMALL = "ok"
 _NAMES_CALL = ("call_id", "tool_use_id", "tool_call_id")
 
 
-def smallest(subject: Subject, example: Counterexample, tries: int = TRIES) -> Counterexample:
-    """Return a smaller example of the same law, and of the same rule; the example itself if none is found."""
+def smallest(
+    subject: Subject, example: Counterexample, tries: int, on_try: Callable[[int, int], object]
+) -> Counterexample:
+    """Return a smaller example of the same law, and of the same rule; the example itself if none is found.
+
+    `on_try` is told the number of each try, and how many there are at most.
+    """
     subject = replace(subject, without=frozenset(LAWS) - {example.law})
     form, left, opened = form_of(subject.form), tries, _opened(example.history)
     seen: set[str] = set()
@@ -32,8 +39,9 @@ def smallest(subject: Subject, example: Counterexample, tries: int = TRIES) -> C
             if key in seen or _opened(case.history) != opened or not _can_be_given(form, case):
                 continue
             seen.add(key)
-            left -= 1
             trace = drive(subject, case)
+            left -= UNANSWERED_TRIES if is_unanswered(trace) else 1
+            on_try(min(tries - left, tries), tries)
             found = [breach for breach in judge(subject, trace) if breach.rule == example.rule]
             if found:
                 example, shrunk = Counterexample.of(subject, case, trace, found[0]), True

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, Unpack
 
 from context_compressor.laws.counterexample import Counterexample
-from context_compressor.laws.driving import Case, drive
+from context_compressor.laws.driving import Case, drive, is_unanswered
 from context_compressor.laws.forms import awaits_model, form_of, plant
 from context_compressor.laws.judging import judge
 from context_compressor.laws.shrinking import TRIES, smallest
@@ -32,6 +34,8 @@ class Report:
     """Cases in which a view was not its list."""
     refused: int = 0
     """Lists that were refused, as documented, since they cannot be made to fit."""
+    is_stopped: bool = False
+    """Whether no answer came to the last case in time, and no further one was drawn."""
     broken: dict[str, Counterexample] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     """Cases that broke a law."""
@@ -48,6 +52,7 @@ class Report:
             if breach.law not in self.broken or example.size < self.broken[breach.law].size:
                 self.broken[breach.law] = example
         self.cases += 1
+        self.is_stopped = is_unanswered(trace)
         self.refused += sum(step.view is None and step.error is None for step in trace.steps)
         self.compacted += any(step.view not in (None, step.given) for step in trace.steps)
         self.rules.update({breach.rule for breach in breaches if breach.law == "valid"})
@@ -65,6 +70,7 @@ def check(
     seed: int = 0,
     turns: int = MOST_TURNS,
     tries: int = TRIES,
+    on_step: Callable[[str, int, int], object] | None = None,
     **promises: Unpack[Promises],
 ) -> Report:
     """Check which laws a function from messages to messages keeps, over random conversations.
@@ -72,10 +78,11 @@ def check(
     Args:
         compact: the function, sync or async, which is given the whole list each time; a `Subject` for one
             that remembers its conversation.
-        examples: how many conversations.
+        examples: how many conversations, or fewer where one gets no answer in time.
         seed: of the conversations; the same ones come of the same seed.
         turns: requests of a user that a conversation has at most.
         tries: how many smaller cases are tried for each law that is broken.
+        on_step: is told how far it is: what is being done, the number of the step, and of how many.
         promises: what a `Subject` takes, where a function is given.
 
     Raises:
@@ -91,12 +98,21 @@ def check(
             subject = replace(subject, without={*subject.without, "lossless"})
     left_out = tuple(law for law in LAWS if law in subject.without)
     report = Report(subject.name, subject.form, not_claimed=left_out)
+    tell = on_step or _tell_nobody
     for number in range(examples):
+        tell("conversation", number + 1, examples)
         case = draw_case(subject.form, Random(f"{seed}:{number}"), turns, plain=subject.plain)
         report.add(subject, case)
+        if report.is_stopped:  # each further one might take as long
+            break
     for law in [law for law in LAWS if law in report.broken]:
-        report.broken[law] = smallest(subject, report.broken.pop(law), tries)
+        tell_law = partial(tell, f"a smaller one that breaks {law}")
+        report.broken[law] = smallest(subject, report.broken.pop(law), tries, tell_law)
     return report
+
+
+def _tell_nobody(_what: str, _number: int, _of: int) -> None:
+    pass
 
 
 def draw_case(form: str, rng: Random, turns: int = MOST_TURNS, *, plain: bool = False) -> Case:

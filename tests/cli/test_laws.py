@@ -40,12 +40,16 @@ def test_the_command_writes_examples_and_scripts_that_show_them(cli: Cli, tmp_pa
         ([], "name one of MODULE:FUNCTION and --adapter"),
         (["mine.py"], "mine.py: write MODULE:FUNCTION, such as mine.py:shorten"),
         (["mine.py:shorten"], "mine.py:shorten: cannot be imported"),
+        (["broken.py:shorten"], "broken.py:shorten: cannot be imported: NameError: name 'shoten'"),
+        (["made.py:Made", "--fresh"], "made.py:Made: cannot be called for a compactor: TypeError"),
         (["--adapter", "none"], "--adapter none: there is none; it may be memory"),
         (["--adapter", "memory", "--without", "speed"], "law 'speed': there is none"),
         (["--adapter", "memory", "--script"], "--script needs --folder and MODULE:FUNCTION"),
     ],
 )
 def test_the_command_says_what_is_wrong(cli: Cli, given: list[str], said: str):
+    Path("broken.py").write_text("shoten\n")
+    Path("made.py").write_text("class Made:\n    def __init__(self, model): ...\n")
     done = cli("laws", *given)
     assert done.code == 2
     assert said in done.err
