@@ -25,7 +25,7 @@ from context_compressor.messages.msg import Msg, tool_calls, tool_results
 from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.speech import is_handed
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.folders import INDEX_FILE
+from context_compressor.offload.folders import INDEX_FILE, mode_of
 from context_compressor.offload.locks import watch_forks
 from context_compressor.offload.pages import is_read_back
 from context_compressor.search.hits import Document
@@ -252,7 +252,7 @@ class HistoryIndex:
         if self._index is not None or self._path is None:
             return self._index is not None
         try:
-            return self._path.exists()
+            return mode_of(self._path) != 0
         except OSError:  # the index itself tells what it could not do
             return True
 

@@ -29,6 +29,9 @@ from context_compressor.offload.folders import (
     empty,
     find_namespaces,
     index_bytes,
+    is_directory,
+    is_link,
+    mode_of,
     own_folder,
     refuse_link,
     sync_directory,
@@ -70,7 +73,7 @@ class Lease:
 
     def stands(self) -> bool:
         """Tell whether it is this process's, not that of the one which forked it, and where others look."""
-        return self._directory.is_of_this_process() and self._file.exists()
+        return self._directory.is_of_this_process() and mode_of(self._file) != 0
 
 
 def _end_lease(directory: Directory, file: Path) -> None:
@@ -106,7 +109,7 @@ def namespaces_in_use(root: Path) -> set[str]:
     except FileNotFoundError:
         return names
     for name in files:
-        if name.startswith(OPEN_PREFIX) and not (folder / name).is_symlink():
+        if name.startswith(OPEN_PREFIX) and not is_link(folder / name):
             with suppress(FileNotFoundError):  # its process has just ended
                 written = _written_by(folder / name)
                 if written is not None:
@@ -190,7 +193,7 @@ class Usage:
 
     def is_kept(self) -> bool:
         """Tell whether anybody counts in this directory."""
-        return (own_folder(self._root) / _USAGE_FILE).exists()
+        return mode_of(own_folder(self._root) / _USAGE_FILE) != 0
 
     def used(self) -> int | None:
         """Return how many bytes are counted; None where there is no count that can be trusted."""
@@ -300,7 +303,7 @@ class Directory:
         """Return the file of a new lease; see `Lease`."""
         folder = own_folder(self._root, make=True)
         with locked(folder / LOCK_FILE, wait_seconds=wait_seconds):
-            if self._process is None or not self._process[0].exists():  # it was removed, or moved
+            if self._process is None or not mode_of(self._process[0]):  # it was removed, or moved
                 process = folder / f"{_LEASING}{self._pid}-{secrets.token_hex(6)}"
                 descriptor = os.open(process, _NEW_FILE | os.O_APPEND, 0o600)
                 weakref.finalize(self, _end_process, descriptor, process, self._pid)
@@ -422,7 +425,7 @@ class Tenant:
     def enter(self, *, to_write: bool, wait_seconds: float = WAIT_SECONDS) -> None:
         """Mark the namespace as in use, if it is there or about to be; what keeps from that is logged."""
         try:
-            if not (to_write or self._directory.is_dir()):
+            if not (to_write or is_directory(self._directory)):
                 return
             refuse_link(self._directory)
             self._mark(wait_seconds)
@@ -589,7 +592,7 @@ def _look_and_remove(
     path: Path, limits: _Limits, keep: frozenset[str], *, dry_run: bool
 ) -> GarbageCollection:
     nothing = GarbageCollection((), 0, 0, 0, 0, 0, dry_run)
-    if not path.is_dir():
+    if not is_directory(path):
         return nothing
     usage = Usage(path)
     is_counted = not dry_run and (limits.above is not None or usage.is_kept())
@@ -598,7 +601,7 @@ def _look_and_remove(
         for directory in being_removed(path):  # what an earlier collection did not get done
             _empty_aside(directory)
     found = find_namespaces(path)
-    if not found and not own_folder(path).exists():
+    if not found and not mode_of(own_folder(path)):
         return nothing  # no store was ever here
     with _deciding(path, found, look_only=dry_run) as taken:
         pass
@@ -642,7 +645,7 @@ def _deciding(
 ) -> Iterator[frozenset[str]]:
     """Let nobody open a namespace meanwhile; give the names of those in use."""
     lock = own_folder(path, make=not look_only) / LOCK_FILE
-    if look_only and not lock.exists():
+    if look_only and not mode_of(lock):
         yield frozenset(namespaces_in_use(path))
         return
     with locked(lock) as (_, is_locked):

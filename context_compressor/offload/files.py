@@ -33,6 +33,8 @@ from context_compressor.offload.folders import (
     check_namespace,
     disk_error,
     find_namespaces,
+    is_directory,
+    is_link,
     make_directory,
     refs_of_states_in,
     refuse_link,
@@ -154,7 +156,7 @@ class FileOffloadStore(PackedOffloadStore):
 
     async def _names(self) -> list[str]:
         root = self.directory.parent
-        found = await self._run(lambda _: find_namespaces(root) if root.is_dir() else [], enters=False)
+        found = await self._run(lambda _: find_namespaces(root) if is_directory(root) else [], enters=False)
         return sorted(one.name for one in found)
 
     def _be(self, name: str) -> None:
@@ -297,7 +299,7 @@ class TextFiles:
         removed: list[tuple[str, int]] = []
         with self._failing(f"{self.directory} could not be tidied"), suppress(*_ABSENT):
             for file in sorted(self.directory.iterdir()):
-                if file.name.startswith(prefix) and not file.is_symlink():
+                if file.name.startswith(prefix) and not is_link(file):
                     with suppress(FileNotFoundError):
                         status = file.stat()
                         if max(time.time() - status.st_mtime, 0.0) >= older_than:

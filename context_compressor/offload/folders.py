@@ -31,9 +31,33 @@ PLAIN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getat
 writes every line feed as two characters."""
 
 
+def mode_of(path: Path, *, follows: bool = True) -> int:
+    """Return the mode of what stands there, 0 where nothing does.
+
+    Where nobody may look, `Path.exists` and its like answer no since Python 3.14, as if all were gone.
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    try:
+        return path.stat(follow_symlinks=follows).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def is_directory(path: Path) -> bool:
+    """Tell whether a directory stands there, or a link to one; raises OSError where nobody can tell."""
+    return stat.S_ISDIR(mode_of(path))
+
+
+def is_link(path: Path) -> bool:
+    """Tell whether a link stands there; raises OSError where nobody can tell."""
+    return stat.S_ISLNK(mode_of(path, follows=False))
+
+
 def make_directory(path: Path) -> None:
     """Make a directory, and those above it, durably and for this user alone, where there is none."""
-    if path.is_dir():
+    if is_directory(path):
         return
     make_directory(path.parent)
     with suppress(FileExistsError):  # another process was faster
@@ -53,7 +77,7 @@ def replacing(path: Path, mode: int = 0o600, *, is_durable: bool = True) -> Iter
         mode: its rights.
         is_durable: whether a power cut leaves the one or the other; else it may leave part of either.
     """
-    if path.exists() and not path.is_file():
+    if (found := mode_of(path)) and not stat.S_ISREG(found):
         with path.open("wb") as file:
             yield file
         return
@@ -119,7 +143,7 @@ def refuse_link(directory: Path) -> None:
     Raises:
         OSError: it is a link.
     """
-    if directory.is_symlink():
+    if is_link(directory):
         raise OSError(errno.ELOOP, "the directory is a link, which is not followed", str(directory))
 
 
@@ -218,7 +242,7 @@ def find_namespaces(path: Path) -> list[FoundNamespace]:
     that this process may not read.
     """
     found: list[FoundNamespace] = []
-    is_store = own_folder(path).is_dir()
+    is_store = is_directory(own_folder(path))
     with os.scandir(path) as entries:
         names = [
             entry.name
@@ -290,7 +314,7 @@ def empty(directory: Path) -> None:
     Raises:
         OSError: a file cannot be removed.
     """
-    if directory.is_symlink():
+    if is_link(directory):
         return
     try:
         with os.scandir(directory) as entries:

@@ -12,7 +12,7 @@ from pathlib import Path
 from weakref import finalize
 from zlib import crc32
 
-from context_compressor.offload.folders import make_directory, replacing
+from context_compressor.offload.folders import is_link, make_directory, replacing
 
 VERSION = 7
 """Of terms, passages and tables, as `user_version`: a file of another version is written anew."""
@@ -282,7 +282,7 @@ def _refuse_other(path: Path) -> None:
 
     A link could point to any file of the user's; a named pipe would be waited for, for ever.
     """
-    if path.parent.is_symlink():
+    if is_link(path.parent):
         raise NotAnIndexError(f"{path.parent} is a link, which is not followed")
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
