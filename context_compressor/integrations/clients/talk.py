@@ -220,6 +220,10 @@ class Talk:
         self._sent = Last(request, self._asks)
         return request
 
+    def end(self) -> None:
+        """Let go of the request, which knows this talk: its lists would wait for the garbage collector."""
+        self.asked = None
+
     def _with_usage(self, request: Dict) -> Dict:
         is_refused = self._was_refused or self._compression.tells_usage is False
         asking = request if is_refused else self.wire.with_usage(request)
@@ -431,12 +435,15 @@ class Sender:
     async def _reply(self) -> Any:
         """Return a whole reply for the caller."""
         replies: list[Any] = []
-        while True:
-            replies.append(await self._begin())
-            if not self.talk.opens:
-                return replies[-1]
-            if not await self._own(self.talk.take(self.talk.wire.heard(replies[-1]))):
-                return self.talk.handed(replies)
+        try:
+            while True:
+                replies.append(await self._begin())
+                if not self.talk.opens:
+                    return replies[-1]
+                if not await self._own(self.talk.take(self.talk.wire.heard(replies[-1]))):
+                    return self.talk.handed(replies)
+        finally:
+            self.talk.end()
 
     async def events(
         self, stream: Any, opened: Callable[[Any], None] | None = None
@@ -475,6 +482,7 @@ class Sender:
                 opened(stream)
             for one in reader.go_on(talk.names):
                 yield one
+        talk.end()
         for one in reader.end():
             yield one
 
