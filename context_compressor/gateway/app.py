@@ -378,6 +378,8 @@ class _Asked(Talk):
         super().__init__(*talk)
         self._gateway, self._api, self._http, self._identity = gateway, api, http, identity
         self._headers = passed_on(http.headers.items(), "content-length")
+        self._repeated = passed_on(self._headers, "idempotency-key")
+        """Headers of what is sent besides: that key is for one request and its repetitions."""
         self.came: Headers = []
         """Headers of the newest answer."""
         self._listed: list[Any] = []
@@ -414,11 +416,12 @@ class _Asked(Talk):
     async def _send(self, sent: Mapping[str, Any]) -> Any:
         self._listed = self.wire.said(sent) or []
         path, query = self._http.url.path, self._http.url.query
+        headers, self._headers = self._headers, self._repeated
         if sent.get("stream"):
-            self._stream = await self._gateway.upstream.stream(path, query, self._headers, sent)
+            self._stream = await self._gateway.upstream.stream(path, query, headers, sent)
             self.came = self._stream.headers
             return self._stream
-        self.reply, self.came = await self._gateway.upstream.ask(path, query, self._headers, sent)
+        self.reply, self.came = await self._gateway.upstream.ask(path, query, headers, sent)
         return self.reply
 
     async def _send_apart(self, sent: dict[str, Any]) -> Any:
@@ -426,7 +429,7 @@ class _Asked(Talk):
         if self._lease is not None and await self._lease.begin(self._identity.name):
             self._gateway.metrics.note_taken_over()
         path, query = self._http.url.path, self._http.url.query
-        said, _ = await self._gateway.upstream.ask(path, query, self._headers, sent)
+        said, _ = await self._gateway.upstream.ask(path, query, self._repeated, sent)
         return said
 
     async def answered(self) -> Response:

@@ -56,6 +56,9 @@ class MemoryStates:
 class Turns:
     """Give each request of a conversation its turn.
 
+    Among workers it is a lease, for each request: whether one makes an event is known only when its state was
+    read, which another one may be about to write.
+
     Args:
         leases: where several workers share them; None: there is one.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from context_compressor.gateway.upstream import KEY_HEADERS
 from context_compressor.integrations.loopback import is_loopback
@@ -23,6 +24,8 @@ _NAMES = ("x-conversation", "x-session-id", "x-session-affinity")
 """Headers that name a conversation: everybody's, and opencode's."""
 _TURN = "x-codex-turn-metadata"
 """Codex's, JSON with a session's id."""
+_SILENT_SECONDS = 60.0
+"""For how long a client may say nothing in the midst of a request: it holds one of the places there are."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -120,9 +123,17 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
 
     Raises:
         TooLarge: more than it may.
+        ClientDisconnect: its client went away, or says nothing any more.
     """
-    pieces, size = [], 0
-    async for piece in request.stream():
+    pieces, size, stream = [], 0, request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(_SILENT_SECONDS):
+                piece = await anext(stream, b"")
+        except TimeoutError:
+            raise ClientDisconnect from None
+        if not piece:
+            break
         size += len(piece)
         if size > most_bytes:
             raise TooLarge

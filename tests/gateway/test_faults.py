@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from context_compressor.gateway import app
+from context_compressor.gateway import app, identity
 from tests.gateway.served import LISTS, PATHS, Served, every_api, notes, serving
 from tests.integrations.clients_support import Api
 from tests.support.model_server import (
@@ -117,8 +117,11 @@ async def test_an_answer_of_another_shape_goes_to_the_caller(api: Api) -> None:
         assert len(server.requests) == len(answers)
 
 
-async def test_clients_that_vanish_leave_nothing() -> None:
-    """In the midst of what they say, of an answer, a stream, or an event; the next request is as usual."""
+async def test_clients_that_vanish_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the midst of what they say, of an answer, a stream, or an event; the next request is as usual.
+
+    One that says nothing any more is as good as gone.
+    """
     key = f"sk-{secrets.token_hex(16)}"
     said = notes(24)
     async with (
@@ -127,10 +130,15 @@ async def test_clients_that_vanish_leave_nothing() -> None:
         served.http(headers={"authorization": f"Bearer {key}"}) as http,
     ):
         port = int(served.address.root.rpartition(":")[2])
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: a\r\ncontent-length: 99\r\n\r\n{")
-        await writer.drain()
-        writer.close()
+        for is_silent in (False, True):
+            monkeypatch.setattr(identity, "_SILENT_SECONDS", 0.01 if is_silent else 60)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: a\r\ncontent-length: 99\r\n\r\n{")
+            await writer.drain()
+            if is_silent:
+                assert (await reader.read(12)).endswith(b"499")
+            writer.close()
+        monkeypatch.undo()
         for messages, stream in ((said[:1], False), (said[:1], True), (said, False), (said, True)):
             server.started.clear()
             server.fail(half_stream(then="hang") if stream else hang())

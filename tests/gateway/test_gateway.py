@@ -116,7 +116,7 @@ async def test_the_callers_model_writes_notes_with_his_key(api: Api, there: bool
         ModelServer(policy) as server,
         serving(server, summarizer="own", max_total_tokens=8_000) as served,
     ):
-        client, said = served.client(api), notes(24)
+        client, said = served.client(api, default_headers={"idempotency-key": "1"}), notes(24)
         if there:
             turn = await api.ask(client, said, stream=False, asynchronous=True)
             said += turn.items
@@ -127,6 +127,8 @@ async def test_the_callers_model_writes_notes_with_his_key(api: Api, there: bool
     assert len(asked) == 1
     assert (IN_PLACE in json.dumps(asked[0].json)) == there
     assert KEY in {asked[0].headers.get("x-api-key"), asked[0].headers.get("authorization", "")[7:]}
+    assert "idempotency-key" not in asked[0].headers  # it is the caller's request's
+    assert server.requests[-1].headers["idempotency-key"] == "1"
     assert stats.summarizer_calls == 1
     assert "words that a model wrote" in SUMMARY or SUMMARY.splitlines()[-1][2:] in json.dumps(
         server.requests[-1].json

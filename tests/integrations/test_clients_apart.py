@@ -191,8 +191,10 @@ async def test_raw_responses_hold_views_and_are_not_looked_into() -> None:
             model="m", messages=LONG
         ) as response:
             assert (await response.json())["choices"]
-        several = await client.chat.completions.create(model="m", messages=LONG, n=2)
-        assert several.choices[0].message.content == "All done."
+        predicted: Any = {"type": "content", "content": "All is well."}
+        for more in ({"n": 2}, {"prediction": predicted}):  # which exclude tools
+            made = await client.chat.completions.create(model="m", messages=LONG, **more)
+            assert made.choices[0].message.content == "All done."
         for received in server.requests:
             assert len(received.messages) < len(LONG)
             assert received.tools == []

@@ -43,7 +43,7 @@ class ChatRequests(Wire):
     form: FormName = "chat"
 
     def takes_tools(self, request: Mapping[str, Any]) -> bool:
-        return (request.get("n") or 1) == 1 and not request.get("functions")
+        return (request.get("n") or 1) == 1 and not (request.get("functions") or request.get("prediction"))
 
     def apart(self, request: Mapping[str, Any]) -> Dict:
         return less(request, *_OF_ANSWER, "messages", "tools", "functions")
