@@ -134,7 +134,9 @@ class OwnModel:
         own = _AT_HAND.get()
         return frozenset() if own is None else own.held
 
-    async def in_place(self, text: str, max_tokens: int, bill: Bill) -> Summary:
+    async def in_place(
+        self, text: str, max_tokens: int, bill: Bill, most_tokens: int | None = None
+    ) -> Summary:
         """Return what the model answers to its last request with a user's message behind it.
 
         System, tools, messages and reasoning settings are those of that request, so that they come out of the
@@ -144,6 +146,7 @@ class OwnModel:
             text: the message.
             max_tokens: what the answer may take, what it reasons beside.
             bill: what is sent.
+            most_tokens: what it may take with what it reasons; None: not known.
 
         Raises:
             NotInPlaceError: there is no last request, or it cannot be sent so: it forces a tool or a schema,
@@ -158,7 +161,7 @@ class OwnModel:
         except SummarizerError as error:
             raise NotInPlaceError(str(error)) from None
         model = AskedModel(own.name, ask)
-        return await model.write([{"role": "user", "content": text}], max_tokens, bill)
+        return await model.write([{"role": "user", "content": text}], max_tokens, bill, most_tokens)
 
 
 async def _ask_at_hand(instructions: str, asked: str, room: int | None) -> Said:

@@ -91,8 +91,8 @@ class DashScopeSummarizer(ProviderSummarizer):
             **arguments,
         )
 
-    def _parameters(self, room: int) -> dict[str, Any]:
-        parameters = super()._parameters(room)
+    def _parameters(self, room: int, most_tokens: int | None) -> dict[str, Any]:
+        parameters = super()._parameters(room, most_tokens)
         if "enable_thinking" in self._extra:
             parameters["enable_thinking"] = self._extra["enable_thinking"]
         return parameters

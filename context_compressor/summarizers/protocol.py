@@ -43,6 +43,8 @@ class SummaryRequest:
     """What the memory says of the last answer, where edits could not be made or took too much room.
     `previous` are the notes with what could be made; where no more is needed to mend it, `messages` is
     empty."""
+    window_tokens: int | None = field(default=None, kw_only=True)
+    """What the model takes in one request, its answer included, as far as a memory knows; None: not known."""
     bill: Bill = field(default_factory=Bill, compare=False, repr=False, kw_only=True)
     """What is sent for it: who sends several requests for one summary calls `bill.take()` before each."""
 
@@ -130,8 +132,16 @@ class InPlaceSummarizer(Summarizer, Protocol):
         """The keys of the messages that stood in the last request."""
         ...
 
-    async def in_place(self, text: str, max_tokens: int, bill: Bill) -> Summary:
+    async def in_place(
+        self, text: str, max_tokens: int, bill: Bill, most_tokens: int | None = None
+    ) -> Summary:
         """Return what it answers to its last request with a user's message behind it.
+
+        Args:
+            text: the message.
+            max_tokens: what the answer may take.
+            bill: what is sent.
+            most_tokens: what it may take with what is reasoned; None: not known.
 
         Raises:
             NotInPlaceError: that request cannot be sent so.

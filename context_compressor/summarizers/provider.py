@@ -41,6 +41,8 @@ ROOM_FACTOR = 1.5
 ROOM_TOKENS = 256
 """The model may write this much more than the summary may cost: its vocabulary is not our counter's, and of a
 summary that is too long we want to know how long it is."""
+FILL = 0.9
+"""How much of a limit is used: the model's vocabulary is not our counter's."""
 MAX_BACKOFF_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 30.0
 """A server that asks for a longer pause is not asked again: the next means down is quicker."""
@@ -203,22 +205,32 @@ class ProviderSummarizer(ABC):
             SummarizerTimeoutError: no attempt was answered in time.
             SummarizerError: no attempt gave a summary; the text names the model and the cause, never the key.
         """
-        prompt = build_prompt(request, self.counter)
-        return await self.write(prompt.messages(), answer_room(request.max_tokens), request.bill)
+        prompt, most = build_prompt(request, self.counter), None
+        if request.window_tokens is not None and self.counter is not None:
+            most = request.window_tokens - math.ceil(sum(map(self.counter.count_text, prompt)) / FILL)
+        return await self.write(prompt.messages(), answer_room(request.max_tokens), request.bill, most)
 
-    async def write(self, messages: list[dict[str, str]], room: int, bill: Bill) -> Summary:
+    async def write(
+        self, messages: list[dict[str, str]], room: int, bill: Bill, most_tokens: int | None = None
+    ) -> Summary:
         """Return what the model answers to these messages in at most `room` tokens, what it reasons beside.
+
+        Args:
+            messages: as the API takes them.
+            room: tokens of the answer.
+            bill: what is sent.
+            most_tokens: what the model's window leaves for both; None: not known.
 
         Raises: as `summarize`.
         """
         with bill.paying() as paid:
             async with self._connected() as client:
                 had_room = self._reasons
-                answer = await self._complete(client, messages, room, bill, paid)
+                answer = await self._complete(client, messages, room, most_tokens, bill, paid)
                 is_cut = answer.finish_reason == "length"
                 if is_cut and not had_room and not strip_reasoning(answer.text):
                     self._reasons = True
-                    answer = await self._complete(client, messages, room, bill, paid)
+                    answer = await self._complete(client, messages, room, most_tokens, bill, paid)
                     is_cut = answer.finish_reason == "length"
             if not strip_reasoning(answer.text):
                 hint = "; it reasoned to the end: raise reasoning_tokens" if is_cut else ""
@@ -261,13 +273,19 @@ class ProviderSummarizer(ABC):
         return self._given_key or os.environ.get(self._key_variable)
 
     async def _complete(
-        self, client: Any, messages: list[dict[str, str]], room: int, bill: Bill, paid: Paid
+        self,
+        client: Any,
+        messages: list[dict[str, str]],
+        room: int,
+        most_tokens: int | None,
+        bill: Bill,
+        paid: Paid,
     ) -> Answer:
         """Return the model's answer, after as many attempts as it takes and may take."""
         failures = 0
         while True:
             bill.take()
-            parameters = self._parameters(room)
+            parameters = self._parameters(room, most_tokens)
             try:
                 # The SDKs' own timeouts start anew with every byte read.
                 with _traced():
@@ -290,11 +308,12 @@ class ProviderSummarizer(ABC):
                 raise failure from cause
             await self._sleep(pause)
 
-    def _parameters(self, room: int) -> dict[str, Any]:
+    def _parameters(self, room: int, most_tokens: int | None) -> dict[str, Any]:
         parameters: dict[str, Any] = {}
         if self._limits:
             tokens = room + (self._reasoning_tokens if self._reasons else 0)
-            parameters[self._limits[0]] = tokens if self._max_room is None else min(tokens, self._max_room)
+            bounds = [one for one in (most_tokens, self._max_room) if one is not None]
+            parameters[self._limits[0]] = max(1, min([tokens, *bounds]))
         if self._temperature is not None:
             parameters["temperature"] = self._temperature
         return parameters

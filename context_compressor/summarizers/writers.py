@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
@@ -38,7 +39,7 @@ from context_compressor.summarizers.protocol import (
     UnaskedError,
     writer_of,
 )
-from context_compressor.summarizers.provider import answer_room
+from context_compressor.summarizers.provider import FILL, answer_room
 from context_compressor.summarizers.rules.candidates import candidates_of
 from context_compressor.summarizers.rules.choice import MOST_TOKENS, Heading
 from context_compressor.summarizers.rules.lines import (
@@ -62,8 +63,6 @@ LEAST_SHARE = 1 / 4
 text that is added to notes which fill it."""
 MIN_ROOM_TOKENS = 128
 """In smaller pieces the task would take more room than the messages."""
-_FILL = 0.9
-"""How much of a limit is used: the model's vocabulary is not our counter's."""
 _CHAT_TOKENS = 16
 _LEAST_ROOM = 64
 _MADE_UP = (
@@ -154,7 +153,8 @@ class _Behind:
         )
         if needed > most:
             raise NotInPlaceError(f"{needed} tokens are needed behind the last request, {most} are free")
-        return await self._own.in_place(text, room, request.bill)
+        left = None if most == inf else int(most) - needed + room
+        return await self._own.in_place(text, room, request.bill, left)
 
 
 class NotesWriter:
@@ -231,11 +231,15 @@ class NotesWriter:
             todo = await self._pieces(request, notes)
             shows_context = True
             while todo:
-                piece = todo.pop(0)
-                asked = replace(request, messages=piece)
+                asked = replace(request, messages=todo[0], window_tokens=self._named_limit)
                 # What stays is newer than all that leaves.
-                if todo or not shows_context or not await self._fits(asked, notes):
+                if len(todo) > 1 or not shows_context or not await self._fits(asked, notes):
                     asked = replace(asked, context=())
+                    if not await self._fits(asked, notes):  # notes have grown
+                        rest = (*chain.from_iterable(todo),)
+                        todo = await self._pieces(replace(request, messages=rest), notes)
+                        asked = replace(asked, messages=todo[0])
+                piece = todo.pop(0)
                 read = read_tokens * text_characters(piece, inf) // characters
                 job = _Job(self.summarizer, paid, deadline, read)
                 try:
@@ -273,7 +277,7 @@ class NotesWriter:
     async def _fits(self, request: SummaryRequest, notes: Notes) -> bool:
         """Tell whether a request may be sent, as far as that is known."""
         limit = self._limit(request.max_tokens)
-        return limit is None or await self._count(self._shown(request, notes)) <= _FILL * limit
+        return limit is None or await self._count(self._shown(request, notes)) <= FILL * limit
 
     async def _pieces(self, request: SummaryRequest, notes: Notes) -> list[tuple[Msg, ...]]:
         """Return what is asked one after the other.
@@ -283,7 +287,12 @@ class NotesWriter:
         """
         limit, room = self._limit(request.max_tokens), self._piece_tokens
         if limit is not None and not await self._fits(request, notes):
-            left = await self._room(replace(request, context=()), notes, limit)
+            alone = replace(request, context=())
+            left = await self._room(alone, notes, limit)
+            # The last piece comes with what stays, where that takes less than half of its room.
+            frames = [await self._count(replace(one, messages=())) for one in (request, alone)]
+            beside = frames[0] - frames[1]
+            left -= beside if 2 * beside < left else 0
             room = left if room is None else min(room, left)
         if room is None:
             return [request.messages]
@@ -328,20 +337,19 @@ class NotesWriter:
         return await run_off_loop(text_characters(request.messages), count)
 
     async def _room(self, request: SummaryRequest, notes: Notes, limit: int) -> int:
-        """Return how many tokens of messages a prompt of at most `limit` tokens holds, also with full notes.
+        """Return how many tokens of messages a prompt of at most `limit` tokens holds beside the notes.
 
         Raises:
-            SummarizerError: too few.
+            SummarizerError: too few, whatever the notes take.
         """
-        frame = await self._count(self._shown(replace(request, messages=()), notes))
-        room = int(_FILL * limit) - frame
+        frame = await self._count(replace(request, messages=()))
+        room = int(FILL * limit) - frame
         if room < MIN_ROOM_TOKENS:
             raise SummarizerError(
                 f"{self.kind} reads {limit} tokens, of which its task takes {frame} and "
                 f"leaves {max(0, room)}; pieces need at least {MIN_ROOM_TOKENS}"
             )
-        growth = max(0, request.max_tokens - self._tokens(notes))
-        return max(MIN_ROOM_TOKENS, room - growth)
+        return max(MIN_ROOM_TOKENS, room - self._tokens(notes))
 
     def _shown(self, request: SummaryRequest, notes: Notes) -> SummaryRequest:
         """Return a request that shows the notes as this writer reads them."""

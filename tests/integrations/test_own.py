@@ -26,6 +26,7 @@ from context_compressor.integrations.clients.messages import MessagesWire
 from context_compressor.integrations.clients.responses import ResponsesWire
 from context_compressor.integrations.clients.talk import asker
 from context_compressor.integrations.conversations import Conversations
+from context_compressor.tokens.tiktoken import TiktokenCounter
 from tests.integrations.clients_support import CHAT, Api
 from tests.integrations.test_clients import every_api
 from tests.integrations.test_clients_apart import LONG
@@ -103,6 +104,25 @@ async def test_what_is_prepared_ahead_is_written_by_the_model_at_hand_then() -> 
         with at_hand(own("second", asked, gate)):
             await gate.wait()
     assert set(asked) == {"first"}
+
+
+@pytest.mark.parametrize("notes_lines", [4, 100])
+async def test_no_request_for_notes_takes_more_than_the_window(notes_lines: int) -> None:
+    """The answer's room counts, what is reasoned in it; a list of many windows goes in pieces."""
+    window, count, rooms = 8_000, TiktokenCounter().count_text, list[int]()
+    notes = "## Goal\n" + "- Count the units of anna, each as it was.\n" * notes_lines
+
+    async def ask(instructions: str, text: str, room: int | None) -> Said:
+        assert room
+        rooms.append(room)
+        assert count(instructions) + count(text) + room <= window
+        return Said(notes, 1_000, 50, "stop")
+
+    conversations = Conversations(summarizer=OwnModel(), window_tokens=window, on_failure="raise")
+    shown = await conversations.view(talk("anna", 200), key="a", own=Own("model", ask))
+    assert "Count the units of anna" in str(shown.messages)
+    assert len(rooms) >= 5
+    assert min(rooms) > 1_000
 
 
 def test_words_are_read_at_the_door() -> None:
