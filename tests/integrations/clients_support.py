@@ -9,26 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import aiohttp
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
-from anthropic._models import construct_type as construct_of_anthropic
 from anthropic.lib.streaming._messages import accumulate_event
-from anthropic.types import Message, RawMessageStreamEvent
 from dashscope import AioGeneration, Generation
 from openai import AsyncOpenAI, OpenAI
-from openai._models import construct_type as construct_of_openai
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.responses import Response, ResponseStreamEvent
 
 from context_compressor.integrations import anthropic, dashscope, openai
-from context_compressor.integrations.clients.chat import ChatWire
-from context_compressor.integrations.clients.messages import MessagesWire
-from context_compressor.integrations.clients.responses import ResponsesWire
-from context_compressor.integrations.clients.talk import Compression, Sender, Talk, asked_by
 from tests.support.model_server import ModelServer
 from tests.support.task import FUNCTIONS
-from tests.support_tests.clients import RefusedError, generated, joined_chunks, joined_responses
+from tests.support_tests.clients import generated, joined_chunks, joined_responses
 
 Dict = dict[str, Any]
 SETTINGS: Dict = {"api_key": "k", "max_retries": 0, "timeout": 120}
@@ -312,88 +302,6 @@ GENERATION_WHOLE = replace(GENERATION, name="dashscope whole", ask=_ask_whole)
 APIS = [CHAT, RESPONSES, MESSAGES, GENERATION]
 
 
-# Without an SDK: JSON over HTTP, as a gateway has it
-
-
-@dataclass
-class Plain:
-    """Posts requests, and reads replies and events as dicts."""
-
-    url: str
-    session: aiohttp.ClientSession = field(default_factory=aiohttp.ClientSession)
-    compression: Compression | None = None
-
-    async def close(self) -> None:
-        await self.session.close()
-
-    async def send(self, request: Dict) -> Any:
-        response = await self.session.post(self.url, json=request)
-        if response.status >= 400:
-            error = (await response.json())["error"]
-            raise RefusedError(response.status, error.get("code"), error["message"], response.headers)
-        return self._events(response) if request.get("stream") else await response.json()
-
-    async def _events(self, response: aiohttp.ClientResponse) -> AsyncIterator[Dict]:
-        async with response:
-            async for line in response.content:
-                if line.startswith(b"data: {"):
-                    yield json.loads(line.removeprefix(b"data: "))
-
-    async def ask(self, request: Dict) -> Any:
-        streams = bool(request.get("stream"))
-        talk = self.compression and self.compression.begin(Talk, request, beside={}, streams=streams)
-        if not talk:
-            made = await self.send(request)
-        else:
-            sender = Sender(talk, self.send, self.send, is_blocking=False)
-            made = await sender.answer((lambda first, sender: sender.events(first)) if streams else None)
-        return [event async for event in made] if streams else made
-
-
-def _plain(api: Api, path: str, wire: Any, types: tuple[Any, Any], join: Any, read: Any, **more: Any) -> Api:
-    """Return an API without its SDK, whose types alone read what came."""
-
-    async def ask(client: Plain, said: list[Any], *, stream: bool, asynchronous: bool, **others: Any) -> Turn:
-        assert asynchronous
-        request = {"model": "m", wire.list_key: said, "tools": api.tools, **more, **others}
-        made = await client.ask({**request, "stream": True} if stream else request)
-        whole, event_type = types
-        construct = construct_of_anthropic if api is MESSAGES else construct_of_openai
-        if not stream:
-            return read(construct(value=made, type_=whole))
-        return read(join([construct(value=event, type_=event_type) for event in made]))
-
-    def compressed(client: Plain, **options: Any) -> Plain:
-        asked = asked_by(wire, client.send, is_blocking=False)
-        client.compression = Compression(wire, options, asked)
-        return client
-
-    def stats(client: Plain, key: str | None = None) -> Any:
-        return client.compression.conversations.stats(key)
-
-    made = lambda server, asynchronous: Plain(server.anthropic_url + path)  # noqa: E731
-    return Api(f"{api.name} plain", made, ask, api.results, compressed, stats, api.tools)
-
-
-PLAIN = [
-    _plain(
-        *(CHAT, "/v1/chat/completions", ChatWire(), (ChatCompletion, ChatCompletionChunk)),
-        *(joined_chunks, chat_turn),
-        stream_options={"include_usage": True},
-    ),
-    _plain(
-        *(RESPONSES, "/v1/responses", ResponsesWire(), (Response, ResponseStreamEvent)),
-        *(completed, responses_turn),
-    ),
-    _plain(
-        *(MESSAGES, "/v1/messages", MessagesWire(), (Message, RawMessageStreamEvent)),
-        *(joined_events, messages_turn),
-        max_tokens=2_048,
-        thinking={"type": "enabled", "budget_tokens": 1_024},
-    ),
-]
-
-
 async def work(
     api: Api,
     client: Any,
@@ -419,12 +327,8 @@ async def work(
 
 def ways(*given: tuple[bool, bool]) -> Any:
     """Return a mark that runs a test through each API in these ways: asynchronous or not, streamed or not."""
-    cases = [(api, *way) for api in (*APIS, GENERATION_WHOLE, *PLAIN) for way in given]
-    cases = [
-        (api, asynchronous, stream)
-        for api, asynchronous, stream in cases
-        if (stream or api is not GENERATION_WHOLE) and (asynchronous or api not in PLAIN)
-    ]
+    cases = [(api, *way) for api in APIS for way in given]
+    cases += [(GENERATION_WHOLE, *way) for way in given if way[1]]
     names = [
         f"{api}, {'async' if asynchronous else 'sync'}{', streamed' * stream}"
         for api, asynchronous, stream in cases

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from context_compressor import InMemoryOffloadStore
-from tests.integrations.clients_support import APIS, CHAT, GENERATION, MESSAGES, PLAIN, RESPONSES, Api
+from tests.integrations.clients_support import APIS, CHAT, GENERATION, MESSAGES, RESPONSES, Api
 from tests.integrations.test_own import FORM, FORMAT, SUMMARY, is_summary, with_of
 from tests.support.behaviours import IN_PLACE
 from tests.support.model_server import ModelServer, Reply, answer, context_length_exceeded, status
@@ -66,7 +66,7 @@ async def ask(api: Api, server: ModelServer, said: list[Dict], then: list[Dict],
 
 @pytest.mark.parametrize(
     ("api", "asynchronous"),
-    [(api, True) for api in (*APIS, *PLAIN)] + [(api, False) for api in APIS],
+    [(api, way) for way in (True, False) for api in APIS],
     ids=str,
 )
 async def test_it_is_the_last_request_with_one_message_behind_it(api: Api, asynchronous: bool) -> None:
@@ -74,8 +74,7 @@ async def test_it_is_the_last_request_with_one_message_behind_it(api: Api, async
 
     Tools, system and reasoning settings are in it as they were; what is for the answer alone is not.
     """
-    of_sdk = {"extra_headers"} if api in PLAIN else set()
-    tells = {name: value for name, value in with_of(api).items() if name not in FREE | of_sdk}
+    tells = {name: value for name, value in with_of(api).items() if name not in FREE}
     serving = Serving()
     async with (
         ModelServer(serving) as server,
@@ -106,7 +105,7 @@ async def test_it_is_the_last_request_with_one_message_behind_it(api: Api, async
 FIRST_LONG = notes(10 * BUDGET // 300)
 
 
-@pytest.mark.parametrize("api", [*APIS, *PLAIN], ids=str)
+@pytest.mark.parametrize("api", APIS, ids=str)
 @pytest.mark.parametrize("lists", [(FIRST_LONG,), (notes(20), notes(60))], ids=["ten times", "not shown"])
 async def test_what_no_request_showed_is_written_apart(api: Api, lists: tuple[list[Dict], ...]) -> None:
     serving = Serving()
@@ -227,9 +226,9 @@ async def test_a_window_that_is_known_has_to_hold_it() -> None:
     serving = Serving()
     async with (
         ModelServer(serving) as server,
-        CHAT.open(server, True, window_tokens=BUDGET, window_ratio=0.95, summarizer="own") as client,
+        CHAT.open(server, True, window_tokens=2 * BUDGET, window_ratio=0.95, summarizer="own") as client,
     ):
-        for count in (20, 30):
+        for count in (40, 60):
             await CHAT.ask(client, notes(count), stream=False, asynchronous=True)
     assert serving.there == []
     assert serving.apart

@@ -192,8 +192,8 @@ WITH: dict[str, dict[str, Any]] = {
 
 
 def with_of(api: Api) -> dict[str, Any]:
-    """Return what a caller of an API says, through its SDK or without."""
-    return WITH[api.name.split()[0]]
+    """Return what a caller of an API says."""
+    return WITH[api.name]
 
 
 MAY_SAY = {
