@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from context_compressor.core.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.core.shown import own_words_in, shown_message
@@ -59,17 +59,6 @@ if TYPE_CHECKING:
     from context_compressor.tools import OffloadTools
 
 T = TypeVar("T")
-
-
-class Asked(NamedTuple):
-    """What a view is asked for."""
-
-    said: Said
-    listing: Listing
-    """What is known of the list."""
-    system: Any
-    text: str
-    """Of the system."""
 
 
 class CompressedMemory(MemoryBase):
@@ -234,9 +223,9 @@ class CompressedMemory(MemoryBase):
         said, text = Said([] if messages is None else as_list(messages), shape), system_text(system)
         self.face.take()
         if messages is None:
-            return await self._sent(Asked(said, (), system, text))
+            return await self._sent(said, (), system, text)
         async with self._follower.follow(said, is_any=reset) as listing:
-            return await self._sent(Asked(said, listing, system, text))
+            return await self._sent(said, listing, system, text)
 
     def view_sync(
         self,
@@ -262,27 +251,29 @@ class CompressedMemory(MemoryBase):
             return make(tracker.state)
         return await self._runner.bring_up_to_date(make, summary=summary)
 
-    async def _sent(self, asked: Asked) -> list[Any]:
-        """Return what is sent for a list that the history has."""
-        state, items = self._tracker.state, asked.said.items
-        beside = partial(asked.said.form.beside, items)
-        state.shown.expect_system(asked.text, beside, items, has_left=bool(state.ledger.entries))
-        return await self._shown(partial(self._written, asked))
+    async def _sent(self, said: Said, listing: Listing, system: Any, text: str) -> list[Any]:
+        """Return what is sent for a list that the history has, and of which so much is known.
 
-    def _written(self, asked: Asked, state: MemoryState) -> list[Any]:
-        """Return the view in a form; what it shows as it came is the caller's own objects."""
-        said, form = asked.said, asked.said.form
-        originals = [(one.ids, piece) for one, piece in zip(asked.listing, said.pieces, strict=False)]
-        view = state.view(None, with_summaries=True)
-        view = self._follower.with_markers(view) if form is FORMS["chat"] else view
-        known, ids = state.known.tokens.__contains__, chain.from_iterable(own for own, _ in originals)
-        there = said.items
-        if len(originals) < len(said) or not all(map(known, ids)):  # some was deleted by hand
-            there = [item for ids, piece in originals if any(map(known, ids)) for item in piece]
-        written = write_view(view, state.shown.whole, form, originals)
-        shown = form.finish(written, there, asked.system)
-        state.shown.note_sent(asked.text, partial(form.beside, said.items), said.items, shown)
-        return shown
+        What the view shows as it came is the caller's own objects. `text`: of the system.
+        """
+        form = said.form
+        originals = [(one.ids, piece) for one, piece in zip(listing, said.pieces, strict=False)]
+        beside, now = partial(form.beside, said.items), self._tracker.state
+        now.shown.expect_system(text, beside, said.items, has_left=bool(now.ledger.entries))
+
+        def write(state: MemoryState) -> list[Any]:
+            view = state.view(None, with_summaries=True)
+            view = self._follower.with_markers(view) if form is FORMS["chat"] else view
+            known, ids = state.known.tokens.__contains__, chain.from_iterable(own for own, _ in originals)
+            there = said.items
+            if len(originals) < len(said) or not all(map(known, ids)):  # some was deleted by hand
+                there = [item for ids, piece in originals if any(map(known, ids)) for item in piece]
+            written = write_view(view, state.shown.whole, form, originals)
+            shown = form.finish(written, there, system)
+            state.shown.note_sent(text, beside, said.items, shown)
+            return shown
+
+        return await self._shown(write)
 
     async def get_memory(
         self,

@@ -29,7 +29,7 @@ from context_compressor.core.config import CompressionConfig, ConfigFields, as_c
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators
-from context_compressor.memory.compressed import Asked, CompressedMemory, system_text
+from context_compressor.memory.compressed import CompressedMemory, system_text
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.listing import Known, Listing, Said, compare
@@ -204,7 +204,7 @@ async def compress(
     if refused:
         memory.record_overflow(None if refused is True else refused)
     try:
-        shown = await memory._sent(Asked(said, kept.listing, system, text))
+        shown = await memory._sent(said, kept.listing, system, text)
     except ContextOverflowError:
         starts = accumulate(map(len, said.pieces), initial=0)
         pieces = zip(starts, kept.listing, strict=False)
