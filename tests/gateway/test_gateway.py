@@ -15,7 +15,7 @@ import pytest
 from context_compressor import InMemoryOffloadStore
 from context_compressor.integrations.observed import writer
 from tests.gateway.served import KEY, LISTS, PATHS, every_api, notes, serving, streamed_or_not
-from tests.integrations.clients_support import Api, work
+from tests.integrations.clients_support import Api
 from tests.integrations.test_own import SUMMARY
 from tests.support.behaviours import IN_PLACE
 from tests.support.model_server import (
@@ -30,7 +30,7 @@ from tests.support.model_server import (
     raw,
     status,
 )
-from tests.support.wires import Received
+from tests.support.wires import Received, wire_of
 
 Dict = dict[str, Any]
 
@@ -89,8 +89,11 @@ async def test_tools_are_answered_inside_beside_the_callers(api: Api, stream: bo
         return answer("I look.", [ours, (name, {"path": "a"})] if "I look." in said else [ours])
 
     async with ModelServer(policy) as server, serving(server) as served:
-        client = served.client(api)
-        turn = await work(api, client, notes(24), lambda *_: "the caller ran it", turns=3, stream=stream)
+        client, said, way = served.client(api), notes(24), {"stream": stream, "asynchronous": True}
+        turn = await api.ask(client, said, **way)
+        assert turn.usage[0] == sum(wire_of(one.path).count(one) for one in server.requests)
+        said += [*turn.items, *api.results([(id, "the caller ran it") for id, _, _ in turn.calls])]
+        turn = await api.ask(client, said, **way)
         await client.close()
 
     assert turn.text == "Done."
