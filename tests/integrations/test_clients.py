@@ -29,6 +29,7 @@ from tests.integrations.clients_support import (
     every_way,
     work,
 )
+from tests.support.behaviours import Kept
 from tests.support.model_server import ModelServer, answer, context_length_exceeded
 from tests.support.replies import Reply
 from tests.support.task import BUDGET, LEAST_RAW_TOKENS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
@@ -276,21 +277,8 @@ async def test_no_word_of_one_user_goes_out_for_another_whose_words_and_call_ids
         assert len({name for name in names if name in text}) == 1
 
 
-class Table:
-    """States as a database keeps them."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, bytes] = {}
-
-    async def get(self, key: str) -> Any:
-        return json.loads(self.rows[key]) if key in self.rows else None
-
-    async def set(self, key: str, state: Any) -> None:
-        self.rows[key] = json.dumps(state).encode()
-
-
 async def test_what_was_read_back_is_forgotten_with_the_message_that_said_it() -> None:
-    states, said = Table(), [dict(note) for note in NOTES]
+    states, said = Kept(), [dict(note) for note in NOTES]
     said[3]["content"] += " The quagga is at 7719."
     reads = Reads([("search_history", {"query": "quagga"}), *HIS])
     options: Dict = {"max_total_tokens": 1_000, "states": states, "key": lambda _: "ada", "branch_seconds": 0}
@@ -299,18 +287,18 @@ async def test_what_was_read_back_is_forgotten_with_the_message_that_said_it() -
         said += [*turn.items, *CHAT.results([(turn.calls[0][0], "a file")])]
         await CHAT.ask(client, said, stream=False, asynchronous=True)
         assert "quagga" in json.dumps(server.requests[-1].messages)
-        assert b"quagga" in states.rows["ada"]
+        assert "quagga" in states.texts["ada"]
         del said[3]
         await CHAT.ask(client, said, stream=False, asynchronous=True)
         assert "quagga" not in json.dumps(server.requests[-1].messages)
-    assert b"quagga" not in states.rows["ada"]
+    assert "quagga" not in states.texts["ada"]
 
 
-def named(states: Table) -> Dict:
+def named(states: Kept) -> Dict:
     return {"max_total_tokens": 8_000, "states": states, "key": lambda request: "one"}
 
 
-def request_for(name: str, said: list[Any], states: Table) -> Any:
+def request_for(name: str, said: list[Any], states: Kept) -> Any:
     """Return the request that goes out for a list in this process."""
     [api] = [one for one in APIS if one.name == name]
 
@@ -327,7 +315,7 @@ def request_for(name: str, said: list[Any], states: Table) -> Any:
 async def test_another_process_goes_on_with_the_same_request(
     api: Api, workplace: Workplace, elsewhere: Any
 ) -> None:
-    states, said = Table(), list(SAID)
+    states, said = Kept(), list(SAID)
     run = workplace.run
     reads = Reads(*[HIS] * 9, BOTH, *[HIS] * 3)
     async with ModelServer(reads) as server, api.open(server, True, **named(states)) as client:
@@ -335,7 +323,7 @@ async def test_another_process_goes_on_with_the_same_request(
             await work(api, client, said, run, turns=12)
         there = await elsewhere(request_for, api.name, said, states)
         await api.ask(client, said, stream=False, asynchronous=True)
-        assert list(states.rows) == ["one"]
+        assert list(states.texts) == ["one"]
     one = server.requests[-1].json
     assert json.dumps(there) == json.dumps(one)
     assert "ctx://" in json.dumps(one)

@@ -14,7 +14,7 @@ import pytest
 from context_compressor import InMemoryOffloadStore
 from tests.integrations.clients_support import APIS, CHAT, GENERATION, MESSAGES, RESPONSES, Api
 from tests.integrations.test_own import FORM, FORMAT, SUMMARY, is_summary, with_of
-from tests.support.behaviours import IN_PLACE
+from tests.support.behaviours import IN_PLACE, Kept
 from tests.support.model_server import ModelServer, Reply, answer, context_length_exceeded, status
 from tests.support.wires import Received, wire_of
 
@@ -122,14 +122,7 @@ async def test_what_no_request_showed_is_written_apart(api: Api, lists: tuple[li
 
 
 async def test_what_is_opened_again_is_written_apart_until_it_has_asked() -> None:
-    class States(dict[str, Any]):
-        async def get(self, key: str) -> Any:  # type: ignore[override]
-            return dict.get(self, key)
-
-        async def set(self, key: str, state: Any) -> None:
-            self[key] = state
-
-    serving, states, store = Serving(), States(), InMemoryOffloadStore()
+    serving, states, store = Serving(), Kept(), InMemoryOffloadStore()
     kept: Any = {"max_total_tokens": BUDGET, "summarizer": "own", "states": states, "store": store}
     async with ModelServer(serving) as server:
         for lists in ((notes(20),), (notes(30), notes(43), notes(46))):

@@ -36,6 +36,7 @@ from context_compressor.integrations.conversations import Conversations
 from context_compressor.integrations.langchain.messages import FORM, Wires, to_messages, to_wire
 from context_compressor.integrations.langchain.model import own_model
 from context_compressor.messages.plain import SENT_BESIDE
+from tests.support.behaviours import Kept
 from tests.support.markdown import blocks
 from tests.support.model_server import (
     ModelServer,
@@ -135,20 +136,7 @@ async def test_older_checkpoints_and_branches_have_the_view_of_then(workplace: W
         assert server.refusals == []
 
 
-class InStates:
-    """States in a dict, as JSON."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, str] = {}
-
-    async def get(self, key: str) -> Dict | None:
-        return json.loads(self.held[key]) if key in self.held else None
-
-    async def set(self, key: str, state: Dict) -> None:
-        self.held[key] = json.dumps(state)
-
-
-@pytest.mark.parametrize("states", [None, InStates()], ids=["found by its messages", "kept in states"])
+@pytest.mark.parametrize("states", [None, Kept()], ids=["found by its messages", "kept in states"])
 async def test_an_agent_that_keeps_no_state_goes_on(states: Any, workplace: Workplace) -> None:
     """Without a checkpointer, or as a node in another graph, which has none of the agent's private keys."""
     worker = Worker(10)

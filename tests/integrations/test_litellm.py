@@ -19,6 +19,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from context_compressor.integrations.litellm import Compression
 from context_compressor.memory.saved import SAVED_KEY
 from tests.integrations.drivers import forget, settled
+from tests.support.behaviours import Kept
 from tests.support.markdown import blocks
 from tests.support.model_server import ModelServer, answer
 from tests.support.replies import context_length_exceeded, status
@@ -152,20 +153,12 @@ async def test_usage_is_learnt_from(place: Workplace) -> None:
     """With the tools' schemas, which are no messages; but not LiteLLM's own estimate of a stream."""
 
     async def learnt(server: ModelServer, **more: Any) -> bool:
-        kept: Dict = {}
-        told = asyncio.Event()
-
-        class States:
-            async def get(self, key: str) -> Dict | None:
-                return kept.get(key)
-
-            async def set(self, key: str, state: Dict) -> None:
-                kept[key] = json.loads(json.dumps(state))
+        kept, told = Kept(), asyncio.Event()
 
         async def tell(*given: Any) -> None:
             told.set()
 
-        use(max_total_tokens=BUDGET, states=States())
+        use(max_total_tokens=BUDGET, states=kept)
         litellm.success_callback = [tell]
         messages = [{"role": "user", "content": "Hello. " * 99}]
         arguments = calls_at(server, messages=messages, tools=TOOLS, metadata={"session_id": "ada"}, **more)
@@ -174,7 +167,7 @@ async def test_usage_is_learnt_from(place: Workplace) -> None:
             async for _ in made:
                 pass
         await asyncio.wait_for(told.wait(), 30)
-        [one] = kept["ada"]["conversations"]
+        [one] = json.loads(kept.texts["ada"])["conversations"]
         return "learnt" in one["state"][SAVED_KEY]["calibration"]
 
     async with ModelServer(Worker(), window_tokens=WINDOW) as server:
