@@ -25,6 +25,7 @@ from context_compressor.memory.base import (
     as_summary,
     check_collaborators,
 )
+from context_compressor.memory.earlier import view_at
 from context_compressor.memory.forgetting import Forgotten
 from context_compressor.memory.handover import Receiver, check_receiver
 from context_compressor.memory.history import History
@@ -374,7 +375,7 @@ class CompressedMemory(MemoryBase):
                 the newest five parts are; the text names the events that there are.
         """
         await self._runner.refresh()
-        return self._follower.with_markers(await self._tracker.view_at(n))
+        return self._follower.with_markers(await view_at(self._tracker.rebuilder, self._tracker.basis, n))
 
     # What the provider counts
 

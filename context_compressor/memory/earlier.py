@@ -30,7 +30,7 @@ class Earlier(NamedTuple):
         return state is self.of and state.generation == self.generation
 
 
-async def earlier(rebuilder: Rebuilder, basis: Basis, event: int | None = None) -> Earlier | None:
+async def find_earlier(rebuilder: Rebuilder, basis: Basis, event: int | None = None) -> Earlier | None:
     """Return the view without the edits of the last event, or of those after one.
 
     None: no event's edits hold.
@@ -80,7 +80,7 @@ async def view_at(rebuilder: Rebuilder, basis: Basis, event: int) -> list[Msg]:
     if type(event) is not int or event not in kept:
         told = ", ".join(map(str, kept)) or "none"
         raise InvalidArgumentError(f"n: there is no view of an event {event!r:.80}; there are: {told}")
-    made = await earlier(rebuilder, basis, event)
+    made = await find_earlier(rebuilder, basis, event)
     assert made is not None
     made.state.settle(summary=True)
     shown, _ = made.state.shown.pick((), with_summaries=True)

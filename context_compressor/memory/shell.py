@@ -20,7 +20,7 @@ from context_compressor.core.decide import Overflow, Perform, Plan, Reason, Show
 from context_compressor.core.event import Engine
 from context_compressor.core.machine import Await, Begin, Claim, Commit, Machine, Wait
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.earlier import Earlier
+from context_compressor.memory.earlier import Earlier, find_earlier
 from context_compressor.memory.handover import HandingOver, Receiver
 from context_compressor.memory.leases import EventLease, Waits, leases_of
 from context_compressor.memory.loops import LoopLock
@@ -240,8 +240,10 @@ class Shell:
             while not machine.is_over:
                 async with self._turn(told):
                     await tracker.make_ready(look=True, summary=summary)
-                    if undo_to is not None and (earlier := await tracker.earlier()) is None:
-                        break  # others have withdrawn it
+                    if undo_to is not None:
+                        earlier = await find_earlier(tracker.rebuilder, tracker.basis)
+                        if earlier is None:
+                            break  # others have withdrawn it
                     decided = self._decide(asked=asked, earlier=earlier, goal=undo_to)
                     prepared = self._standing() if isinstance(decided, Perform) and not earlier else None
                     told += self._take_failures()

@@ -16,7 +16,7 @@ from context_compressor.core.rebuild import Rebuilt, changed_ids, is_continued
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches
-from context_compressor.memory.earlier import Earlier, earlier, view_at, without_edits
+from context_compressor.memory.earlier import Earlier, find_earlier, without_edits
 from context_compressor.memory.forgetting import Forgotten, find_leaving
 from context_compressor.memory.history import (
     Add,
@@ -137,7 +137,8 @@ class Tracker:
         self._counts_changes: bool = getattr(history, "counts_changes", True)
 
     @property
-    def _basis(self) -> Basis:
+    def basis(self) -> Basis:
+        """What is known beside the history."""
         return Basis(self.state, self.number, self._loaded_tokens, self._is_another)
 
     @property
@@ -289,7 +290,7 @@ class Tracker:
             self._unrecorded = []
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
         self._recorded = learnt
-        known, tokens, rebuilt = await self.rebuilder.read(self._basis, head, edits)
+        known, tokens, rebuilt = await self.rebuilder.read(self.basis, head, edits)
         if state is not self.state:
             return False
         before, shown = state.tokens, list(state.items)
@@ -529,24 +530,10 @@ class Tracker:
             await self.catch_up()
         return sum(key not in self.state.known for key in keys)
 
-    async def earlier(self, event: int | None = None) -> Earlier | None:
-        """Return the view without the edits of the last event, or of those after one. Changes nothing.
-
-        None: no event's edits hold.
-
-        Args:
-            event: as `earlier`.
-        """
-        return await earlier(self.rebuilder, self._basis, event)
-
-    async def view_at(self, event: int) -> list[Msg]:
-        """Return the view as an event left it; raises as `view_at`."""
-        return await view_at(self.rebuilder, self._basis, event)
-
     @in_step
     async def undo(self, most_tokens: int) -> int | None:
         """Withdraw the last event, if the view fits without; return what that costs, None: there is none."""
-        earlier = await self.earlier()
+        earlier = await find_earlier(self.rebuilder, self.basis)
         if earlier is None:
             return None
         state, before, shown = self.state, self.state.tokens, list(self.state.items)
@@ -601,7 +588,7 @@ class Tracker:
             What was withdrawn and removed; of the index and of what the store refuses it knows nothing.
         """
         state, tokens = self.state, self.state.tokens
-        leaving = await find_leaving(self.rebuilder, self._basis, ids, text)
+        leaving = await find_leaving(self.rebuilder, self.basis, ids, text)
         told = replace(leaving.told, is_dry_run=dry_run)
         if dry_run or leaving.is_nothing:
             return told
@@ -642,7 +629,7 @@ class Tracker:
             left = [entry for entry in await self.history.read() if entry.key not in set(gone)]
             place = next((n for n, entry in enumerate(left) if entry.key == before), len(left))
             left[place:place] = [Entry(0, 0, key, add.msg) for key, (add, _) in added.items()]
-            rebuilt = await self.rebuilder.rebuild(self._basis, left, gone, unseen=added.keys())
+            rebuilt = await self.rebuilder.rebuild(self.basis, left, gone, unseen=added.keys())
         if rebuilt is not None:
             changes += self._following(rebuilt)
         if not await self._write(changes, at=self.number):
@@ -668,7 +655,7 @@ class Tracker:
         old, keys = self.state, self.state.known.keys_of(ids)
         entries = await self.history.read()
         left = [entry for entry in entries if entry.key not in set(keys)]
-        rebuilt = await self.rebuilder.rebuild(self._basis, left, keys)
+        rebuilt = await self.rebuilder.rebuild(self.basis, left, keys)
         if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
             known = MessageTable()
             for entry in left:
@@ -791,7 +778,7 @@ class Tracker:
             if not (done.edits and over.holds(state)):
                 return None
             # Messages may have come meanwhile.
-            renewed = await without_edits(self.rebuilder, self._basis, over.without)
+            renewed = await without_edits(self.rebuilder, self.basis, over.without)
             if not over.holds(state):
                 return None
             then, changes = renewed.state, self._following(renewed.rebuilt)
@@ -846,7 +833,7 @@ class Tracker:
         left = {item.key for item in items if state.ledger.stands_in_for(item)}
         if not left:
             return
-        rebuilt = await self.rebuilder.rebuild(self._basis, await self.history.read(), left)
+        rebuilt = await self.rebuilder.rebuild(self.basis, await self.history.read(), left)
         if not await self._write(self._following(rebuilt), at=self.number):
             return
         self._show(rebuilt)
