@@ -325,23 +325,31 @@ def _known(issues: Sequence[str]) -> str:
     return f"; known as {', '.join(links)}" if links else ""
 
 
-_PAGE = """# The laws of others
+_PAGE = """# Ten other libraries, by the laws
 
-What [the law suite](laws.md) finds in this library and in ten others, on {dates}. Written by `python
-benchmarks/laws_of_others.py --table` from [results](../benchmarks/results/laws); `python
-benchmarks/laws_of_others.py --only strands` runs one again, after `make peers`.
+A *law* is a promise that must hold for every conversation, such as "no view costs more than the budget".
+[The law suite](laws.md) makes random conversations, and looks for one that breaks a law. This page says
+what it found in this library and in ten others, on {dates}.
 
-Each is given the same random conversations of its form, at a budget of {budget} tokens, in growing lists
-that a model could be sent, and is used as its documentation says, in an environment of its own. Where it
-asks a model for a summary, it gets one fixed sentence, so what is judged is the machinery and no model.
-It counts by the counter that judges it, where it takes one. Others are given texts and calls alone,
-without media and reasoning, so that no conversion of ours is in their way; `plain` is this library on
-the same.
+`python benchmarks/laws_of_others.py --table` wrote the page from
+[results](../benchmarks/results/laws). After `make peers`, one is run again by
+`python benchmarks/laws_of_others.py --only strands`.
 
-All are asked for three laws: `valid`, `budget` and `terminates`. A library that promises no hard budget
-is asked all the same, and its entry below says so: a provider refuses what does not fit, whoever
-promised what. "–" says that the documentation does not promise a law, so that it is not asked for. The
-number is that of conversations in which a law was broken.
+How they were asked:
+
+- Each is given the same random conversations, at a budget of {budget} tokens, as lists that grow turn by
+  turn.
+- Each is used as its documentation says, in an environment of its own. It counts tokens with our counter, if
+  it takes one.
+- Where a library asks a model for a summary, it gets one fixed sentence: the library is judged, not a model.
+- Other libraries are given texts and tool calls only, no media and no reasoning, so that no conversion of
+  ours can be the cause. The row *plain* is this library on the same conversations.
+- All are asked for three laws: `valid`, `budget` and `terminates`. They are asked for the budget even if they
+  do not promise one, since a provider refuses what does not fit; their entry below then says so.
+- "–": the documentation does not promise this law, so it is not asked for.
+- The number after *broken* is that of conversations in which the law was broken.
+
+The laws:
 
 {laws}
 

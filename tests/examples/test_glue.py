@@ -77,5 +77,5 @@ def test_an_example_has_as_many_lines_of_glue_as_is_said(name: str) -> None:
     names = {node.id for node in ast.walk(code) if isinstance(node, ast.Name)}
     left = {"Compression", "compressed", "AgentScopeCompressedMemory", "c"} & names
     assert left == set()
-    [told] = re.findall(rf"^\| {re.escape(row)}.*\| (\d) \|$", TABLE, re.MULTILINE)
+    [told] = re.findall(rf"^\| \[{re.escape(row)}.*\| (\d) \|$", TABLE, re.MULTILINE)
     assert int(told) == len(without)

@@ -333,9 +333,14 @@ def _print_tables(console: Console, data: ReportData, *, has_words: bool) -> Non
         f"in place: had the agent's own model written {data.edit_tokens:,} tokens behind its last request."
     )
     if not has_words:
-        console.print("What views tell is not known: a log of requests has sizes and no words.")
+        console.print(
+            "How much the views still answer is not known: a log of requests has sizes and no words."
+        )
     elif not data.has_probes:
-        console.print(f"What views tell is not known: no session has probes. {HOW_TO_ASK} makes some.")
+        console.print(
+            "How much the views still answer is not known: no session has questions (probes). "
+            f"{HOW_TO_ASK} writes some."
+        )
 
 
 def _print_advice(console: Console, advice: Advice) -> None:

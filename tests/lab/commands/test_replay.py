@@ -139,7 +139,7 @@ def test_probes_of_a_session_and_of_a_folder_are_put_to_views(cli, tmp_path, mes
     assert next(row for row in rows if row[:1] == ["all"])[1:4:2] == ["2", "%"]
     assert next(row[1:3] for row in rows if row[:1] == ["artifact"]) == ["1", "100.0"]
     assert next(row for row in rows if row[:1] == ["value"])[-2:] == ["0.0", "%"]
-    assert "makes some" not in ran.out
+    assert "writes some" not in ran.out
     assert [one["told"]["probes"] for one in told["totals"]] == [2, 2]
     assert all(0 < one["fill"] <= 1 for one in told["totals"] if one["fill"] is not None)
     assert [one["probes"] for one in told["sessions"]] == [1, 1]
@@ -149,7 +149,7 @@ def test_probes_of_a_session_and_of_a_folder_are_put_to_views(cli, tmp_path, mes
 def test_without_probes_replay_says_how_to_make_some(cli, tmp_path, messages):
     (tmp_path / "chat.json").write_text(json.dumps(messages))
     ran = cli("replay", "chat.json", "--budget", 3000)
-    assert "no session has probes. context-compressor examine" in ran.out
+    assert "no session has questions (probes)." in ran.out
     assert "Told" not in ran.out
 
 

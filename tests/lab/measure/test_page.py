@@ -125,10 +125,11 @@ def test_page_tells_what_left_and_what_views_tell(plain):
     assert "Probes: 1 of 2 told" in text or "Probes: 2 of 2 told" in text
     assert re.search(r"Where is value_0_7\?.*?value\s*82\s*told\s*(not )?told\s*not told", text)
     assert re.search(
-        r"(50|100).0 % Told by the view of 2 probes \(95 %: \d+ to \d+ %\); 100.0 % by the history", text
+        r"(50|100).0 % Questions that the view answers of 2 \(95 %: \d+ to \d+ %\); 100.0 % by the history",
+        text,
     )
     assert "Budget filled" in text
-    assert "makes some" not in text
+    assert "writes some" not in text
 
 
 def test_session_is_called_by_its_title_with_its_name_beside_it(hostile):
@@ -220,7 +221,9 @@ def test_without_probes_the_page_says_how_to_make_some():
     page = render_page(report_on(run_session(session(8))))
 
     text = " ".join("".join(Structure(page).text).split())
-    assert "no session has probes. context-compressor examine PATH --model NAME makes some." in text
+    assert (
+        "no session has questions (probes). context-compressor examine PATH --model NAME writes some." in text
+    )
     assert "<th>Told</th>" not in page
     assert ">Told</text>" not in page
     assert "Probes:" not in text
