@@ -779,7 +779,8 @@ class Event:
 
         chain = self._engine.rules if self.plan.by_rules else self._engine.chain
         written = await chain.write(write, lambda _, error: self._writer.fail(error))
-        self._writer.use.add(written.paid, remote=written.remote, by=written.by)
+        by = f"{written.by} in place" if written.in_place else written.by
+        self._writer.use.add(written.paid, remote=written.remote, by=by)
         return written.notes, told
 
 

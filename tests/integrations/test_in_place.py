@@ -6,6 +6,7 @@ The wrapped clients; for frameworks `tests/support/behaviours.py` says the same.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,11 +70,14 @@ async def ask(api: Api, server: ModelServer, said: list[Dict], then: list[Dict],
     [(api, way) for way in (True, False) for api in APIS],
     ids=str,
 )
-async def test_it_is_the_last_request_with_one_message_behind_it(api: Api, asynchronous: bool) -> None:
+async def test_it_is_the_last_request_with_one_message_behind_it(
+    api: Api, asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """Byte for byte, also where the caller limits his own answers and what comes now fills half the budget.
 
     Tools, system and reasoning settings are in it as they were; what is for the answer alone is not.
     """
+    caplog.set_level(logging.INFO, "context_compressor.memory.reporting")
     tells = {name: value for name, value in with_of(api).items() if name not in FREE}
     serving = Serving()
     async with (
@@ -87,6 +91,7 @@ async def test_it_is_the_last_request_with_one_message_behind_it(api: Api, async
     first, asked, last = server.requests
     assert (serving.there, serving.apart) == ([asked], [])
     assert stats.summarizer_calls == 1
+    assert " in place; 1 calls of a model" in caplog.text
     assert stats.summarizer_input_tokens == wire_of(asked.path).count(asked)
     assert json.dumps(said_in(api, asked)[:-1]) == json.dumps(said_in(api, first))
     assert json.dumps(asked.tools) == json.dumps(first.tools) != "[]"

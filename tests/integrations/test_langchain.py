@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -28,7 +29,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from context_compressor import CompressionEvent, ref_of
+from context_compressor import CompressionEvent, InMemoryOffloadStore, ref_of
 from context_compressor.errors import SummarizerError
 from context_compressor.integrations import langchain
 from context_compressor.integrations.asked import Asked, Last
@@ -403,10 +404,16 @@ async def test_events_are_logged_and_an_agent_may_do_without_the_tools(
     assert any("tokens became" in one.getMessage() for one in caplog.records)
 
 
-def test_the_page_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_page_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     names: Dict = {"create_agent": create_agent, "model": model_at("http://nowhere"), "tools": []}
     for block in blocks("python", (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")):
         exec(block, names)
     assert names["compression"].stats("thread-1") is None
     assert "context_compression" in names["agent"].builder.state_schema.__annotations__
+    saver, store = InMemorySaver(), InMemoryOffloadStore()
+    agent = create_agent(GenericFakeChatModel(messages=iter(["Hello."])), checkpointer=saver)
+    await agent.ainvoke(asked("Hello"), on("t"))
+    await store.write("what left")
+    await names["delete_user"](saver, ["t"], store)
+    assert (await store.refs(), saver.storage["t"]) == ([], {})
