@@ -7,10 +7,11 @@ Any OpenAI-compatible endpoint will do. Each session is replayed by each system 
 model reads the view and answers questions, in a request that holds nothing else; in another it grades these
 answers, and sees neither the view nor whose it is. `--probes` has questions (as `replay` takes them), and
 where they are put; without, the model writes 16 for each session, from the history that fits `--window`.
-`ours+tools` is our view with the read-back tools, at most `--calls` for a question. Peers are installed by
-`make peers`; their own tools are not offered to the reader. `--notes-model` writes notes and the peers'
-summaries (theirs by their own prompts); without it rules answer for all, so that only what systems do with
-them is compared. Answers are kept in `--cache`: a run that broke off goes on, and the same run costs nothing.
+`ours+tools` is our view with the read-back tools, at most `--calls` for a question; `deepagents+tools` and
+`reme+tools` are these peers with theirs; the other peers give their agent none. Peers are installed by
+`make peers`. `--notes-model` writes notes and the peers' summaries (theirs by their own prompts); without it
+rules answer for all, so that only what systems do with them is compared. Answers are kept in `--cache`: a run
+that broke off goes on, and the same run costs nothing.
 
 - graded: the mean of 1, 0.5 and 0 over all questions, with the interval of 95 % by sessions (bootstrap);
 - told: of how many questions the view holds the keys, which asks no model;
@@ -28,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from peers import PEER_SYSTEMS, leave_out_missing, make_peer
+from peers import PEER_SYSTEMS, READING_SYSTEMS, leave_out_missing, make_peer
 from reporting import make_parser, markdown_table, notes_of, percent, print_table, write_results
 from savings import COUNTER, DEFAULT_DATA, Session, read_sessions, report_none
 
@@ -62,7 +63,7 @@ Factories = dict[str, Callable[[int, CachedCounter], System]]
 def make_factories(notes: Examiner | None, base_url: str | None) -> Factories:
     """Return what makes each system; with a model for notes, all of them ask it."""
     if notes is None:
-        return {**SYSTEMS, **PEER_SYSTEMS}
+        return {**SYSTEMS, **PEER_SYSTEMS, **READING_SYSTEMS}
 
     async def ask(prompt: str) -> str:
         return await notes.ask("writer of summaries", NOTES_PROMPT, prompt, str)
@@ -72,7 +73,7 @@ def make_factories(notes: Examiner | None, base_url: str | None) -> Factories:
 
     return {
         **SYSTEMS,
-        **{name: partial(make_peer, name, ask=ask) for name in PEER_SYSTEMS},
+        **{name: partial(make_peer, name, ask=ask) for name in (*PEER_SYSTEMS, *READING_SYSTEMS)},
         "ours": make_ours,
     }
 
@@ -127,7 +128,7 @@ def row_of(system: str, found: Sequence[Examined]) -> list[str]:
     low, high = interval_of(sessions)
     kinds = [[one.grade for one in graded if one.probe.kind == kind] for kind in KINDS]
     views = [one.systems[system][0].asked[0].view_tokens for one in found]
-    has_tools = system == WITH_TOOLS
+    has_tools = system.endswith("+tools")
     return [
         system,
         percent(fmean(one.grade for one in graded)),
@@ -169,7 +170,7 @@ def parse_options() -> argparse.Namespace:
         "--system",
         nargs="+",
         default=["sliding", "ours", WITH_TOOLS],
-        help=f"of {', '.join(PEER_SYSTEMS)}, ...",
+        help=f"of {', '.join((*PEER_SYSTEMS, *READING_SYSTEMS))}, ...",
     )
     parser.add_argument(
         "--cache", type=Path, default=Path("build/examination"), help="where answers are kept"

@@ -356,7 +356,7 @@ The laws:
 {table}
 
 With other conversations, 150 of each form for a seed, ours broke some more. Each is mended, and its smallest
-conversation is [a test](../tests/laws/found).
+conversation is [a test](../tests/laws/found); over the seeds 1, 7, 11, 12 and 13 nothing of ours is broken.
 
 ## The smallest counterexamples
 

@@ -14,6 +14,7 @@ from context_compressor.lab.measure import CachedCounter
 
 from .piped import AskModel, PipedSystem
 from .processes import ForkServer
+from .reading import SUFFIX, TOOLS, PipedReading
 
 FOLDER = Path(__file__).resolve().parent
 ENVIRONMENTS = FOLDER / ".venvs"
@@ -62,10 +63,15 @@ def make_peer(
 ) -> PipedSystem:
     """Return a peer for one session. Its process starts when it is asked first; `ask` is a model's.
 
+    A name that ends with `+tools` is that of a peer whose agent has its tools.
+
     All sessions of a peer are forked from one process, which ends with this one; where processes cannot be
     forked, each has its own.
     """
-    start = server_of(name) if hasattr(os, "fork") else command_of(name)
+    peer = name.removesuffix(SUFFIX)
+    start = server_of(peer) if hasattr(os, "fork") else command_of(peer)
+    if peer != name:
+        return PipedReading(peer, start, budget, counter, ask).with_tools(*TOOLS[peer])
     return PipedSystem(name, start, budget, counter, ask)
 
 
@@ -88,10 +94,14 @@ PEER_SYSTEMS: dict[str, Callable[[int, CachedCounter], PipedSystem]] = {
 }
 """How to make each peer, as `SYSTEMS` has it for what needs no environment."""
 
+READING_SYSTEMS = {f"{name}{SUFFIX}": partial(make_peer, f"{name}{SUFFIX}") for name in TOOLS}
+"""The peers whose agent has tools to read what left, with them."""
+
 
 def leave_out_missing(names: Sequence[str]) -> list[str]:
     """Return the names without the peers that are not installed; say which those are."""
-    missing = [name for name in names if name in PEERS and not PEERS[name].is_installed]
+    peers = {name: PEERS.get(name.removesuffix(SUFFIX)) for name in names}
+    missing = [name for name, peer in peers.items() if peer is not None and not peer.is_installed]
     for name in missing:
         print(f"{name} is left out: it is not installed (make peers)", file=sys.stderr)
     return [name for name in names if name not in missing]

@@ -10,7 +10,9 @@ import pytest
 
 from benchmarks.peers import piped as piped_module
 from benchmarks.peers.piped import PipedError, PipedSystem
+from benchmarks.peers.reading import PipedReading
 from context_compressor.lab.measure import Recording, replay
+from context_compressor.lab.measure.systems import Reading
 from tests.benchmarks import peers
 from tests.benchmarks.peers import session
 from tests.lab.measure.support import says
@@ -121,3 +123,21 @@ async def test_a_replay_runs_a_piped_system(piped: Piped, tmp_path: Path) -> Non
         totals = (await replay(recording, system, budget=4_000)).totals()
     assert totals.invalid == 0
     assert totals.cost.spent == totals.cost.view < totals.cost.as_if_model
+
+
+async def test_a_reader_calls_the_tools_that_a_peer_gives_its_agent() -> None:
+    """They read what it has put elsewhere, as the examination offers them; a wrong call is told so."""
+    system = PipedReading("deepagents", ["never started"], 100).with_tools("read_file", "grep")
+    system._stored = {"/results/1": "one\ntwo\nthree", "/notes": "two again"}
+    assert isinstance(system, Reading)
+    assert system.name == "deepagents+tools"
+    assert [schema["function"]["name"] for schema in system.schemas] == ["read_file", "grep"]
+    calls = [
+        ("read_file", {"file_path": "/results/1", "offset": 1, "limit": 1}, "2\ttwo"),
+        ("grep", {"pattern": "two"}, "/results/1:2:two\n/notes:1:two again"),
+        ("grep", {"pattern": "two", "path": "/notes"}, "/notes:1:two again"),
+        ("read_file", {"file_path": "/gone"}, "Error: KeyError: '/gone'"),
+        ("read_file", [], "Error: "),
+    ]
+    for name, given, answer in calls:
+        assert (await system.call(name, json.dumps(given))).startswith(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.events import CompressionEvent
@@ -12,8 +12,12 @@ from context_compressor.lab.measure.recording import INSTRUCTION_ROLES, RESULT_R
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.msg import Msg, is_segment
+from context_compressor.offload.guide import GREP_TOOL, READ_TOOL, SEARCH_TOOL
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
+
+READ_BACK = (SEARCH_TOOL, READ_TOOL, GREP_TOOL)
+"""Our tools that find and show text, and change nothing."""
 
 PLACEHOLDER = "[Old tool output cleared]"
 """What stands for a masked tool result."""
@@ -72,6 +76,18 @@ class System(Protocol):
     async def aclose(self) -> None:
         """End what the system began."""
         return  # most began nothing
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """A system whose agent has tools that find and show text, and change nothing."""
+
+    schemas: Sequence[Any]
+    """Of the tools, as chat completions take them."""
+
+    async def call(self, name: str, arguments: str) -> str:
+        """Answer a call, whose arguments are JSON."""
+        ...
 
 
 class PlainSystem(System):
@@ -223,6 +239,11 @@ class OursWithTools(Ours):
     def __init__(self, budget: int, counter: CachedCounter | None = None) -> None:
         super().__init__(budget, counter)
         self.tools = self.memory.tools()
+        self.schemas = [one for one in self.tools.schemas if one["function"]["name"] in READ_BACK]
+
+    async def call(self, name: str, arguments: str) -> str:
+        """Answer a call."""
+        return await self.tools.call(name, arguments)
 
 
 SYSTEMS: dict[str, Callable[[int, CachedCounter], System]] = {

@@ -312,7 +312,7 @@ def test_whatever_a_reader_calls_it_is_answered(examine) -> None:
     model = Caller(lambda _probe: calls)
     assert examine(model, "chat.json", "--with-tools", "--yes", "-q").code == 0
     first, second, third = model.found[:3]
-    assert "There is no such tool; use search_history" in first
+    assert "There is no such tool; use read_offloaded" in first
     assert "arguments" in second
     assert "0000000000000000" in third
 
