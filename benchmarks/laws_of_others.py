@@ -356,7 +356,9 @@ The laws:
 {table}
 
 With other conversations, 150 of each form for a seed, ours broke some more. Each is mended, and its smallest
-conversation is [a test](../tests/laws/found); over the seeds 1, 7, 11, 12 and 13 nothing of ours is broken.
+conversation is [a test](../tests/laws/found). Over the seeds 1, 3, 7, 11, 12 and 13 no law is broken.
+Over the seed 2 one rule is lost, in Anthropic's form: the plan reckons with 1,700 tokens of thoughts that a
+later call might borrow, finds 6 tokens left for what users said, and the calls then leave, too.
 
 ## The smallest counterexamples
 

@@ -136,7 +136,7 @@ class ShownView:
 
     def note_sent(self, text: str, beside: Beside, said: Sequence[Any], sent: Sequence[Any]) -> None:
         """Note what was sent for a list, and what the request carries beside it."""
-        self._sent = (sent, len(said))
+        self._sent = (tuple(sent), len(said))  # what is handed out is the caller's
         self.set_system(text, beside(sent))
 
     def set_system(self, text: str, beside: Sequence[Block] = ()) -> None:
