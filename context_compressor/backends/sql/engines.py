@@ -259,6 +259,12 @@ def sqlite_file(given: AsyncEngine | sa.URL) -> Path | None:
     return None if is_none or url.get_backend_name() != "sqlite" else Path(name)
 
 
+_EXPECTED = (
+    "expected a URL with an asyncio driver, such as 'sqlite+aiosqlite:///memory.db', "
+    "'postgresql+asyncpg://...' or 'postgresql+psycopg://...'"
+)
+
+
 def engine_for(url: str) -> AsyncEngine:
     """Return an engine for a URL."""
     try:
@@ -267,14 +273,10 @@ def engine_for(url: str) -> AsyncEngine:
         engine = create_async_engine(url, hide_parameters=True, **pool)
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
-            f"engine_or_session: its driver {error.name} is missing: pip install {error.name}; expected a "
-            "URL with an asyncio driver, such as 'sqlite+aiosqlite:///memory.db'"
+            f"engine_or_session: its driver {error.name} is missing: pip install {error.name}; {_EXPECTED}"
         ) from None
     except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"engine_or_session: {without_secrets(error, url)}; expected a URL with an asyncio driver, such "
-            "as 'sqlite+aiosqlite:///memory.db'"
-        ) from None
+        raise InvalidArgumentError(f"engine_or_session: {without_secrets(error, url)}; {_EXPECTED}") from None
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine.sync_engine, "connect")
