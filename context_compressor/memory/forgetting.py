@@ -16,6 +16,7 @@ from context_compressor.errors import OffloadError
 from context_compressor.memory.history import Entry
 from context_compressor.memory.rebuilder import Basis, Rebuilder
 from context_compressor.messages.exchanges import Decisions, build_exchanges
+from context_compressor.messages.parts import plain_texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +107,8 @@ def keys_saying(text: str, entries: Iterable[Entry], decisions: Decisions | None
         messages.append((entry.key, entry.msg))
         msg = entry.msg
         said = [one for block in msg.get_content_blocks() for name, one in block.items() if name != "type"]
-        if says(text, (msg.id, msg.name, said, msg.metadata, msg.invocation_id, entry.marks)):
+        joined = "\n".join(plain_texts(msg))  # as stored texts and notes have it
+        if says(text, (msg.id, msg.name, said, joined, msg.metadata, msg.invocation_id, entry.marks)):
             saying.add(entry.key)
     together = [{message.key for message in exchange} for exchange in build_exchanges(messages, decisions)]
     gone = saying.union(*(keys for keys in together if not saying.isdisjoint(keys)))

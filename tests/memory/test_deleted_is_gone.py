@@ -140,6 +140,19 @@ async def test_a_text_of_which_an_agent_read_another_part(tmp_path: Path, delete
     assert said_anywhere(memory, tmp_path) == []
 
 
+@pytest.mark.parametrize("kind", ["user", "result"])
+async def test_a_text_over_two_blocks_that_stored_texts_have_together(tmp_path: Path, kind: str) -> None:
+    blocks = [{"type": "text", "text": f"my {RARE}"}, {"type": "text", "text": f"{RARE} is it"}]
+    answer = {"role": "tool", "tool_call_id": "a", "content": blocks}
+    said = {"user": [{"role": "user", "content": blocks}], "result": [call("a"), answer]}[kind]
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    await remember(memory, [user("Begin."), *turns(1), *said, *turns(14)])
+    both = f"{RARE}\n{RARE}"
+    assert said_anywhere(memory, tmp_path, both)
+    assert len((await memory.forget(text=both)).message_ids) == len(said)
+    assert said_anywhere(memory, tmp_path, both) == []
+
+
 @pytest.mark.parametrize("behind", [2, 14, 80])
 async def test_a_text_that_two_messages_hold_stays_while_one_of_them_is_there(
     tmp_path: Path, behind: int
