@@ -779,7 +779,9 @@ class Tracker:
                 return None
             # Messages may have come meanwhile.
             renewed = await without_edits(self.rebuilder, self.basis, over.without)
-            if not over.holds(state):
+            # Others may have deleted what stood in it, and the state does not know of that yet.
+            is_less = bool(over.rebuilt.ledger.edits().keys() - renewed.rebuilt.ledger.edits().keys())
+            if is_less or not over.holds(state):
                 return None
             then, changes = renewed.state, self._following(renewed.rebuilt)
         before, ledger = state.tokens, then.ledger

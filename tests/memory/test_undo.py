@@ -95,6 +95,28 @@ async def test_others_over_the_same_history_follow() -> None:
     assert await other.get_memory() == await memory.get_memory() == await other.view_at(1)
 
 
+async def test_others_delete_what_an_older_part_covers_while_a_part_is_made_anew() -> None:
+    base, writer = FileMemory(), Gated()
+    writer.gate.set()
+    memory = await compressed(base=base, summarizer=writer)
+    await memory.add(from_openai(turns(3, tag="more")))
+    event = await memory.compress_now()
+    assert event is not None
+    assert event.number == 2
+    first, *_ = await memory.get_history()
+    writer.gate.clear()
+    writer.asked.clear()
+    undoing = asyncio.create_task(memory.undo(note="Mind the walrus."))
+    await writer.asked.wait()
+    other = new_memory(base=base, store=memory.store)
+    assert await other.delete([first.id]) == 1
+    writer.gate.set()
+    await undoing
+    assert await memory.get_memory() == await other.get_memory()
+    assert first not in await memory.get_history()
+    await memory.aclose()
+
+
 async def test_a_view_that_does_not_fit_says_by_how_much() -> None:
     memory = await compressed()
     await memory.add(from_openai(turns(2, tag="more")))
