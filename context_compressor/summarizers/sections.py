@@ -51,10 +51,13 @@ LEAST_FIRST: tuple[SectionKey, ...] = (
 without its goal and state an agent cannot go on."""
 
 _FORMER: dict[SectionKey, tuple[str, ...]] = {
-    "instructions": ("User instructions and constraints", "用户的指示与约束"),
+    "instructions": (
+        *("User's instructions", "User’s instructions"),
+        *("User instructions and constraints", "用户的指示与约束"),
+    ),
     "state": ("In progress", "进行中", "Next steps", "下一步"),
 }
-"""Headings of the first version; segments that have them are read for ever."""
+"""Headings of the first version, and what writers make of them; segments that have them are read for ever."""
 _KEYS: dict[str, SectionKey] = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
 _KEYS |= {title.casefold(): key for key, titles in _FORMER.items() for title in titles}
 _HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")

@@ -21,7 +21,7 @@ from context_compressor.summarizers.sections import (
         *(("**Goal:**", "goal"), ("# FAILURES", "failures"), ("3. State and next steps", "state")),
         *(("### 已完成：", "done"), ("## Something else", None), ("Goal", None), ("- done", None)),
         *(("## In progress", "state"), ("## Next steps", "state")),
-        ("## 用户的指示与约束", "instructions"),
+        *(("## 用户的指示与约束", "instructions"), ("## User’s instructions", "instructions")),
     ],
 )
 def test_headings_are_known_in_the_forms_that_models_write_and_of_the_first_version(
