@@ -73,7 +73,8 @@ async def find_leaving(rebuilder: Rebuilder, basis: Basis, ids: Sequence[str], t
         keys = keys_saying(text, entries, ledger.decisions)
         quoting = await _quoting(text, ledger, rebuilder.read_words)
         summary = state.shown.summary if text in state.shown.summary else ""
-    left, before = [entry for entry in entries if entry.key not in set(keys)], ledger.edits()
+    leaving, before = set(keys), ledger.edits()
+    left = [entry for entry in entries if entry.key not in leaving]
     rebuilt = await rebuilder.rebuild(basis, left, keys, without=quoting)
     gone, _ = rebuilt.changes(before)
     withdrawn = [edit for name, edit in before.items() if name in gone]

@@ -626,7 +626,8 @@ class Tracker:
             items = state.items_with(new, gone, before)
         changes: list[Change] = [Delete(gone), *(add for add, _ in added.values()), *also]
         if items is None and rebuilt is None:
-            left = [entry for entry in await self.history.read() if entry.key not in set(gone)]
+            leaving = set(gone)
+            left = [entry for entry in await self.history.read() if entry.key not in leaving]
             place = next((n for n, entry in enumerate(left) if entry.key == before), len(left))
             left[place:place] = [Entry(0, 0, key, add.msg) for key, (add, _) in added.items()]
             rebuilt = await self.rebuilder.rebuild(self.basis, left, gone, unseen=added.keys())
@@ -653,8 +654,8 @@ class Tracker:
             listed: what the list of the conversation said.
         """
         old, keys = self.state, self.state.known.keys_of(ids)
-        entries = await self.history.read()
-        left = [entry for entry in entries if entry.key not in set(keys)]
+        entries, leaving = await self.history.read(), set(keys)
+        left = [entry for entry in entries if entry.key not in leaving]
         rebuilt = await self.rebuilder.rebuild(self.basis, left, keys)
         if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
             known = MessageTable()

@@ -232,7 +232,8 @@ class RedisHistory:
             keys = bearing if keys is None else bearing.intersection(keys)
         if ids is not None:
             named = await self._keys_of(map(digest, dict.fromkeys(ids)))
-            keys = named if keys is None else [key for key in named if key in set(keys)]
+            wanted = set(named if keys is None else keys)
+            keys = [key for key in named if key in wanted]
         told = await self._rows_of(keys)
         if keys is None:
             bodies = by_name(await self._ask("hgetall", self._bodies))
@@ -365,8 +366,8 @@ class RedisHistory:
     ) -> dict[str, Any]:
         """Return what the script has to do, as commands by the places of their keys."""
         ids, keys, names = touched_by(changes)
-        rows = await self._rows([*await self._keys_of(ids), *keys])
-        below = await self._places_below([row for row in rows if digest(row.key) in set(keys)], changes)
+        rows, wanted = await self._rows([*await self._keys_of(ids), *keys]), set(keys)
+        below = await self._places_below([row for row in rows if digest(row.key) in wanted], changes)
         held = await self._fields(self._ledger, map(name_digest, names))
         live = {name for name, one in held.items() if unpack_ascii(one)["edit"] is not None}
         batch = Batch(

@@ -210,7 +210,8 @@ class AdaptedMemory(MemoryBase):
             assert new is not None
             return await self._mark(ids, new)
         bearing = [msg.id for msg in await self._read(old)]
-        found = bearing if ids is None else [id for id in bearing if id in set(ids)]
+        wanted = set(bearing if ids is None else ids)
+        found = [id for id in bearing if id in wanted]
         both: set[str] = set() if new is None else {msg.id for msg in await self._read(new)}
         # Where a message bears both marks, a store that renames one would have it twice.
         await self._update(None, old, [id for id in found if new is None or id in both])
