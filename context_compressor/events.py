@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,3 +53,21 @@ class CompressionEvent:
 
 EventHook = Callable[[CompressionEvent], Awaitable[None] | None] | Callable[[CompressionEvent], object]
 """A callable, sync or async, that receives every event; its errors are logged and contained."""
+
+
+def edit_event(reason: str, before: int, after: int, ids: Iterable[str]) -> CompressionEvent:
+    """Return the event of an edit that was no compression; `before` and `after`: tokens of the view."""
+    return CompressionEvent(
+        kind="edit",
+        reason=reason,
+        tokens_before=before,
+        tokens_after=after,
+        message_ids=tuple(dict.fromkeys(ids)),
+    )
+
+
+def failure_event(reason: str, tokens: int, error: str) -> CompressionEvent:
+    """Return the event of something that failed, and left the view of so many tokens as it was."""
+    return CompressionEvent(
+        kind="failure", reason=reason, tokens_before=tokens, tokens_after=tokens, error=error
+    )

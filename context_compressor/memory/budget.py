@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictInt, StrictStr
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.tokens.calibration import ANCHORS, Calibration
+from context_compressor.tokens.counter import TokenCounter, name_of_counter
 
 _MOST_TOKENS = 10**12
 _LEAST_RISE = 0.005
@@ -24,6 +25,15 @@ class SavedBudget:
     max_total_tokens: StrictInt | None = None
     budget: Annotated[StrictInt, Field(ge=1)] | None = None
     learnt: Calibration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedBudget:
+    """What was learnt, as a history keeps it beside the ledger, for pydantic to read."""
+
+    counter: StrictStr
+    """The name of who counted ours."""
+    saved: SavedBudget
 
 
 class BudgetInForce:
@@ -135,6 +145,25 @@ class BudgetInForce:
         # As they come back from JSON: a state that a framework kept is compared with the one that is known.
         data["learnt"]["reports"] = [list(pair) for pair in self._calibration.reports]
         return data
+
+    def recorded(self, counter: TokenCounter) -> dict[str, Any] | None:
+        """Return what was learnt as a history keeps it, JSON-like data; None: nothing.
+
+        What the last view costs is no part of it: each view would change it.
+
+        Args:
+            counter: who counts views.
+        """
+        if self._calibration.is_empty:
+            return None
+        learnt = asdict(self._calibration)
+        learnt["reports"] = [list(report) for report in self._calibration.reports]
+        saved = {"max_total_tokens": self._given.max_total_tokens, "budget": self.due_tokens}
+        return {"counter": name_of_counter(counter), "saved": {**saved, "learnt": learnt}}
+
+    def following(self, saved: SavedBudget) -> BudgetInForce:
+        """Return the budget that others recorded, for the view that was handed out here."""
+        return self.load(replace(saved, shown_tokens=self.shown_tokens), self._given)
 
     @classmethod
     def load(cls, saved: SavedBudget | None, config: CompressionConfig) -> BudgetInForce:

@@ -19,14 +19,19 @@ from context_compressor.core.config import CompressionConfig
 from context_compressor.core.decide import Overflow, Perform, Plan, Reason, Show, Step
 from context_compressor.core.event import Engine
 from context_compressor.core.machine import Await, Begin, Claim, Commit, Machine, Wait
-from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.events import CompressionEvent, EventHook, failure_event
 from context_compressor.memory.earlier import Earlier, find_earlier
 from context_compressor.memory.handover import HandingOver, Receiver
 from context_compressor.memory.leases import EventLease, Waits, leases_of
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.performance import Performance
 from context_compressor.memory.places import Recall
-from context_compressor.memory.reporting import Totals, describe_event, overflow_error, undo_error
+from context_compressor.memory.reporting import (
+    Totals,
+    describe_event,
+    overflow_error,
+    undo_error,
+)
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker
@@ -394,16 +399,7 @@ class Shell:
         """Return an event for each preparation that failed and was not told of yet."""
         failures, self._failures = self._failures, []
         tokens = self._tracker.state.tokens
-        return [
-            CompressionEvent(
-                kind="failure",
-                reason="prepared ahead",
-                tokens_before=tokens,
-                tokens_after=tokens,
-                error=failure,
-            )
-            for failure in failures
-        ]
+        return [failure_event("prepared ahead", tokens, failure) for failure in failures]
 
     def prepared_refs(self) -> set[str]:
         """Return the refs of what was stored for events that are not committed."""
@@ -605,10 +601,22 @@ class Shell:
         if self.handing_over is not None:
             await self.handing_over.aclose()
         self._tracker.branches.drop()  # no list can go back to them
+        if waits:
+            await self._record_counts()
         await self.tidy_up()
         await self._end_following(ENDING_SECONDS)
         if not self.event_lock.locked():  # else who holds it gives the lease back
             await self._give_back()
+
+    async def _record_counts(self) -> None:
+        """Record what was learnt of the provider's counts, where nothing was added since."""
+        if not self._tracker.new_counts():
+            return
+        try:
+            async with self.changing():
+                await self._tracker.record_counts()
+        except Exception as error:
+            logger.warning("what the provider counted could not be recorded: %r", error)
 
     async def _end_following(self, seconds: float) -> None:
         """Wait until what is prepared is committed or dropped, for so long at most."""

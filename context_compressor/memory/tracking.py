@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -14,8 +15,9 @@ from context_compressor.core.event import Done
 from context_compressor.core.ledger import Ledger
 from context_compressor.core.rebuild import Rebuilt, changed_ids, is_continued
 from context_compressor.errors import ConflictError
-from context_compressor.events import CompressionEvent
+from context_compressor.events import CompressionEvent, edit_event, failure_event
 from context_compressor.memory.branches import Branch, Branches
+from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.earlier import Earlier, find_earlier, without_edits
 from context_compressor.memory.forgetting import Forgotten, find_leaving
 from context_compressor.memory.history import (
@@ -38,6 +40,7 @@ from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.rebuilder import Basis, Rebuilder
 from context_compressor.memory.recorded import (
     NOTHING,
+    Counts,
     appended,
     following,
     learnt_by,
@@ -128,6 +131,7 @@ class Tracker:
         self._is_another = False
         """Whether the history may be another one than the state was made from."""
         self._recorded = NOTHING
+        self._counts = Counts(counter, getattr(history, "tells_marks", True))
         self._unrecorded: list[Record] = []  # refused by the history; kept here until it takes them
         self._has_to_read = False
         self._names_tools = False
@@ -251,6 +255,7 @@ class Tracker:
                 state.known.note_marks(msg.id, entry.marks)
             if edits and not self._show_appended(edits, written):
                 return False
+            self._recorded = self._counts.take(written, state, self._recorded)
             self.number = head.number
             if edits and not is_continued(shown, state.items):
                 self.branches.drop()
@@ -286,6 +291,7 @@ class Tracker:
         learnt = next((entry.learnt for entry in reversed(edits) if entry.learnt), unrecorded)
         if state is not self.state:
             return False
+        self._recorded = self._counts.take(edits, state, self._recorded)
         if (edits or is_told_anew) and loaded is None:
             self._unrecorded = []
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
@@ -357,7 +363,7 @@ class Tracker:
         state, place = self.state, self.state.shown.summary_place
         try:
             state.settle(summary=summary)
-            learnt = learnt_by(self.state)
+            learnt = self._learnt(self.state)
             if learnt == self._recorded and not self._unrecorded:
                 return True
             return await self._write([Record((), learnt)], at=self.number, holds_here=True)
@@ -370,6 +376,9 @@ class Tracker:
                 raise
             return False
 
+    def _learnt(self, state: MemoryState, budget: BudgetInForce | None = None) -> dict[str, Any]:
+        return self._counts.beside(learnt_by(state), budget or state.budget, self._recorded)
+
     def _following(self, rebuilt: Rebuilt) -> list[Change]:
         return following(rebuilt, self.state.ledger, self._recorded)
 
@@ -377,6 +386,16 @@ class Tracker:
         for change in changes:
             if isinstance(change, Record) and change.learnt:
                 self._recorded = change.learnt
+
+    def new_counts(self) -> list[Change]:
+        """Return what records what was learnt of a provider's counts; nothing where that is not new."""
+        return self._counts.changes(self.state.budget, self._recorded)
+
+    @in_step
+    async def record_counts(self) -> None:
+        """Record what was learnt of a provider's counts, if the history is there."""
+        if self.number and (new := self.new_counts()):
+            await self._write(new, at=self.number)
 
     async def look_up(self, mark: str) -> None:
         """Read who bears a mark, if that was not done before; from now on it is kept in step."""
@@ -403,6 +422,9 @@ class Tracker:
             holds_here: for edits without which no view fits: where the history takes none, as one that is
                 full, they hold here, and are written with the next.
         """
+        if at is None and not self._unrecorded and (counts := self.new_counts()):
+            with suppress(ConflictError):  # they are for the next write
+                return await self._write([*changes, *counts], at=self.number)
         state, before = self.state, [] if at is None else self._unrecorded
         try:
             number = await self.history.write([*before, *changes], at=at)
@@ -432,28 +454,12 @@ class Tracker:
     def note_edit(self, reason: str, before: int, ids: Sequence[str]) -> None:
         """Note an event of kind `edit`."""
         self.edited = True
-        self._told.append(
-            CompressionEvent(
-                kind="edit",
-                reason=reason,
-                tokens_before=before,
-                tokens_after=self.state.tokens,
-                message_ids=tuple(dict.fromkeys(ids)),
-            )
-        )
+        self._told.append(edit_event(reason, before, self.state.tokens, ids))
 
     def _note_refused(self, error: Exception) -> None:
         tokens, told = self.state.tokens, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         logger.warning("the history takes no edits now; they are written when it does: %s", told)
-        self._told.append(
-            CompressionEvent(
-                kind="failure",
-                reason="edits not recorded",
-                tokens_before=tokens,
-                tokens_after=tokens,
-                error=told,
-            )
-        )
+        self._told.append(failure_event("edits not recorded", tokens, told))
 
     def _note_gone(self, keys: Iterable[str]) -> None:
         if self.gone is not None:
@@ -688,7 +694,7 @@ class Tracker:
             there = set()  # all is added anew, in order
         changes: list[Change] = [Delete([e.key for e in entries if e.key not in wanted or not there])]
         changes += missing(branch.entries, there)
-        changes += switching(old, new)
+        changes += switching(old, new, self._learnt(new, old.budget))
         is_done = await self._write(changes, at=self.number)
         if is_done:
             new.ledger.give_up(old.ledger.unwanted)
@@ -707,7 +713,8 @@ class Tracker:
         """Remove everything."""
         before, names = self.state.tokens, self.state.ledger.edits().keys()
         all_keys = Delete(list(self.state.known.tokens))
-        changes: list[Change] = [all_keys, SetSummary(""), Withdraw(names), Record((), NOTHING)]
+        changes: list[Change] = [all_keys, SetSummary(""), Withdraw(names)]
+        changes.append(Record((), self._counts.beside(NOTHING, self.state.budget, self._recorded)))
         if await self._write(changes, at=self.number):
             self.branches.drop()
             self._start_empty()
@@ -786,7 +793,7 @@ class Tracker:
                 return None
             then, changes = renewed.state, self._following(renewed.rebuilt)
         before, ledger = state.tokens, then.ledger
-        learnt = {**learnt_by(then), "pending": sorted(then.pending_after(done))}
+        learnt = {**self._learnt(then), "pending": sorted(then.pending_after(done))}
         done = replace(done, edits=ledger.made_now(done.edits, done.reason))
         outlived = [old for edit in done.edits for old in ledger.outlived_by(edit)]
         changes.append(Record([*outlived, *done.edits], learnt))
@@ -873,7 +880,7 @@ class Tracker:
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
         """Take a loaded state; the next `catch_up` reads the history and rebuilds the view."""
         self.branches.drop()
-        self._unrecorded = []
+        self._unrecorded, self._recorded, self._counts.known = [], NOTHING, None
         state.names_tools = self._names_tools
         self.state = state
         self._loaded_tokens = loaded_tokens

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from context_compressor.core.edits import ItemKey, SegmentEdit, StubEdit, name_of
 from context_compressor.core.ledger import KEPT_PARTS
-from context_compressor.errors import ConflictError
+from context_compressor.errors import ConflictError, InvalidStateError
 from context_compressor.memory.history import (
     Add,
     Change,
@@ -24,17 +24,20 @@ from context_compressor.memory.history import (
     Entry,
     Head,
     History,
+    ListHistory,
     Mark,
     Record,
     SetSummary,
     Withdraw,
     outlines_of,
 )
+from context_compressor.memory.recorded import NOTHING
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.skeletons import as_message, skeleton_of
+from context_compressor.offload.store import InMemoryOffloadStore
 from tests.memory.contract import make_msg
-from tests.memory.scripted import fold, new_memory, turns
+from tests.memory.scripted import config, fold, new_memory, turns
 
 IDS = ["a-b/c:d", "", " ", "编号", "a" * 300, "../../x", "\ud800", "a\0", "a\x002", "%", "'", "A", "ａ"]
 REF = "ctx://0123456789abcdef"
@@ -427,6 +430,40 @@ class HistoryContract:
         number = (await history.head()).number
         await history.write([Record((), {"n": 3}), Record((), {"n": 4})])
         assert [entry.learnt for entry in await history.ledger(after=number)] == [{"n": 4}]
+
+    async def test_what_a_provider_counts_is_known_to_whoever_opens_the_session_next(
+        self, history: History
+    ) -> None:
+        """As it is to a memory that is kept; and only what is new of it is written."""
+        store, ended = InMemoryOffloadStore(), list[tuple[int, int]]()
+        kept, wanted = new_memory(base=ListHistory(), store=store), list[tuple[int, int]]()
+        for turn in range(9):
+            opened = new_memory(base=history, store=store)
+            for memory, told in ((kept, wanted), (opened, ended)):
+                await memory.add(Msg("user", f"Question {turn}: " + "is it in hall seven? " * 40, "user"))
+                await memory.get_memory()
+                if turn == 4:
+                    memory.record_overflow(1_500)
+                    await memory.get_memory()
+                if turn != 6:
+                    memory.record_usage(memory.stats().view_tokens * 8 // 5 + 100)
+                if turn % 3:
+                    await memory.add(
+                        Msg("agent", f"Answer {turn}: " + "the pump is fine. " * 40, "assistant")
+                    )
+                told.append((memory.budget_tokens, memory.stats().view_tokens))
+            await opened.aclose()
+        assert ended == wanted
+        assert wanted[-1][0] < kept.config.budget
+        number = (await history.head()).number
+        for tokens in (opened.config.max_total_tokens, 4_000):  # another budget goes by the same counts
+            async with new_memory(config(max_total_tokens=tokens), base=history, store=store) as memory:
+                await memory.get_memory()
+                assert memory.budget_tokens < tokens
+        assert (await history.head()).number == number, "nothing new is written"
+        await history.write([Record((), {**NOTHING, "calibration": {"counter": "x", "saved": [3]}})])
+        with pytest.raises(InvalidStateError, match=r"the history's calibration\.saved: expected a dict"):
+            await new_memory(base=history).get_memory()
 
     async def test_the_ledger_is_written_with_the_messages_it_speaks_of(self, history: History) -> None:
         number = await history.write(adds("ab"))

@@ -76,6 +76,7 @@ class TestMemoryOnDisk(OnDisk, MemoryOverHistoryContract):
 _MARKS = "the ten methods do not tell a message's marks"
 _INSERT = "the ten methods add at the end only"
 _WHO = "the ten methods do not tell who changed what"
+_ONE = "it is for one writer, whose ledger it keeps in this process"
 _KEYS = "the ten methods know ids only"
 
 
@@ -92,6 +93,7 @@ class TestWrappedMemory(HistoryContract):
         "test_a_place_is_for_life": _WHO,
         "test_duplicates_are_kept_under_keys_of_their_own": _KEYS,
         "test_tokens_come_back_with_who_counted": "the ten methods keep messages only",
+        "test_what_a_provider_counts_is_known_to_whoever_opens_the_session_next": _ONE,
         "test_a_write_that_fails_has_changed_nothing": "several of the ten methods are no transaction",
     }
 

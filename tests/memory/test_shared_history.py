@@ -288,3 +288,19 @@ async def test_what_changes_more_than_the_end_is_read_anew(history: History) -> 
         await filled(one, [*turns(2, tag=f"{number}+"), call("waits"), user("never mind")])
         await good_view(one)
         await same_view(other, new_memory(base=history, store=one.store), one)
+
+
+async def test_of_two_that_learn_at_once_what_the_last_one_learnt_is_kept(history: History) -> None:
+    one, other = two(history)
+    await filled(one, [user(text("q", 100))])
+    await same_view(one, other)
+    for memory, factor in ((one, 2), (other, 1)):
+        memory.record_usage(memory.stats().view_tokens * factor)
+    await filled(one, [assistant("hello")])
+    await filled(other, [assistant("hi")])  # somebody wrote meanwhile: the message is kept all the same
+    await other.aclose()
+    opened = new_memory(base=history)
+    assert len(await good_view(opened)) == 3
+    assert opened.budget_tokens == other.budget_tokens > one.budget_tokens
+    await good_view(one)
+    assert one.budget_tokens == other.budget_tokens

@@ -50,6 +50,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     OffloadWriteError,
 )
+from context_compressor.memory.budget import RecordedBudget
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import (
     Change,
@@ -380,6 +381,7 @@ class _Learnt:
     pending: list[Ref]
     decisions: Annotated[InstanceOf[Decisions], BeforeValidator(Decisions.from_dict)]
     summary_place: tuple[Text, _Number] | None
+    calibration: RecordedBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)
