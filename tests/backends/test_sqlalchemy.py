@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from context_compressor import CompressedMemory, Msg, SQLAlchemyMemory
 from context_compressor.backends.sql.history import SQLAlchemyHistory
-from context_compressor.backends.sql.tables import schema
+from context_compressor.backends.sql.tables import messages, schema
 from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
 from context_compressor.memory.history import Add
 from tests.backends.kept import URLS, url_of
@@ -162,3 +162,55 @@ def test_what_is_no_engine_is_refused() -> None:
         SQLAlchemyMemory("sqlite:///x.db")
     with pytest.raises(InvalidArgumentError, match="user_id"):
         SQLAlchemyMemory("sqlite+aiosqlite://", user_id=5)  # type: ignore[arg-type]
+
+
+async def test_postgresql_samples_nothing_of_what_was_said(server: Callable[[str], int]) -> None:
+    """In tables of an earlier release, too, whose samples go; `VACUUM` does not reach them."""
+
+    async def sampled() -> bool:
+        async with engine.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await connection.exec_driver_sql(f"ANALYZE {messages.name}")
+            found = await connection.exec_driver_sql(
+                f"SELECT attname, most_common_vals::text FROM pg_stats WHERE tablename = '{messages.name}'"
+            )
+            said = {name: values or "" for name, values in found}
+        assert "session" in said, "what is searched by has them"
+        return said.get("msg", "").count(word.encode().hex()) > 0
+
+    word, name = f"walrus-{uuid4().hex}", f"own_{uuid4().hex}"
+    shared = create_async_engine(url_of("asyncpg", server, Path()), isolation_level="AUTOCOMMIT")
+    async with shared.connect() as connection:  # others use the tables of the one that is there
+        await connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    await shared.dispose()
+    url = shared.url.set(database=name).render_as_string(hide_password=False)
+    engine = create_async_engine(url)
+    memory = SQLAlchemyMemory(engine, session_id=uuid4().hex)
+    await memory.add([Msg("user", word, "user", id=f"{word}-{n}", timestamp="1") for n in range(40)])
+    assert not await sampled()
+    async with engine.begin() as connection:  # as an earlier release made it
+        await connection.exec_driver_sql(f"ALTER TABLE {messages.name} ALTER msg SET STATISTICS 100")
+        await connection.execute(
+            sa.update(messages).where(messages.c.session == memory.history._session).values(msg=word.encode())
+        )
+    assert await sampled()
+    later = create_async_engine(url)
+    assert await SQLAlchemyMemory(later, session_id="another").size() == 0
+    assert not await sampled()
+    await later.dispose()
+    await engine.dispose()
+
+
+async def test_mariadb_samples_nothing_of_what_was_said(server: Callable[[str], int]) -> None:
+    engine = create_async_engine(url_of("mariadb", server, Path()))
+    memory = SQLAlchemyMemory(engine, session_id=uuid4().hex)
+    await memory.add([Msg("user", f"walrus {n}", "user") for n in range(40)])
+    async with engine.connect() as connection:
+        await connection.exec_driver_sql(f"ANALYZE TABLE {messages.name} PERSISTENT FOR ALL")
+        found = await connection.exec_driver_sql(
+            f"SELECT column_name FROM mysql.column_stats WHERE table_name = '{messages.name}'"
+        )
+        kept = {name if isinstance(name, str) else name.decode() for (name,) in found}
+    assert "session" in kept
+    assert not kept & {column.name for column in messages.c if isinstance(column.type, sa.LargeBinary)}
+    await engine.dispose()

@@ -40,6 +40,8 @@ _BREAKS = 25
 """How often one is tried that the database broke off at once. InnoDB does so to all but one of the many that
 make sessions of their own at the same moment: it locks the gap where a row is missing."""
 _PAUSE_SECONDS = 0.5
+_LOCK_MILLISECONDS = 1_000
+"""How long a change of PostgreSQL's tables waits for those who use them: others wait behind it."""
 _OVERWRITES = "context_compressor_overwrites"
 """Where a connection says that what is removed by it is overwritten."""
 _ABANDONED_SECONDS = 5.0
@@ -351,7 +353,32 @@ async def make_tables(engine: AsyncEngine) -> None:
         raise InvalidStateError(
             f"the tables have version {found}, this release knows {SCHEMA_VERSION}: upgrade it"
         )
+    if engine.dialect.name == "postgresql":
+        with suppress(DBAPIError):  # the tables can be used all the same, and the next process tries again
+            await in_transaction(engine, _leave_out_of_statistics)
     _READY.add(engine)
+
+
+def _leave_out_of_statistics(connection: sa.Connection) -> None:
+    """Let PostgreSQL keep no samples of what messages say: they would outlast the rows.
+
+    Nobody searches by these columns. Samples that are there go with a new type alone, though it be the same.
+    """
+    names = ", ".join(f"('{table.name}')" for table in metadata.sorted_tables)
+    found = connection.exec_driver_sql(
+        "SELECT attrelid::regclass::text, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+        f"WHERE attrelid IN (SELECT to_regclass(name) FROM (VALUES {names}) AS ours (name)) "
+        "AND atttypid = 'bytea'::regtype AND attstattarget IS DISTINCT FROM 0 "
+        "AND pg_has_role(relowner, 'USAGE')"
+    )
+    columns: dict[str, list[str]] = {}
+    for table, column in found:
+        columns.setdefault(table, []).append(column)
+    if columns:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}")
+    for table, sampled in sorted(columns.items()):
+        changes = (f"ALTER {column} TYPE bytea, ALTER {column} SET STATISTICS 0" for column in sampled)
+        connection.exec_driver_sql(f"ALTER TABLE {table} {', '.join(changes)}")
 
 
 class Database:

@@ -21,7 +21,8 @@ from context_compressor.memory.history import Entry, Head
 
 _REMINDERS = {
     "sqlite": "backups of the file, and blocks of the disk that were given back",
-    "postgresql": "dead rows until VACUUM, statistics until ANALYZE, the write-ahead log, replicas, backups",
+    "postgresql": "dead rows until VACUUM, statistics of tables that belong to another role, the write-ahead "
+    "log, replicas, backups",
 }
 _OTHERWISE = "undo and binary logs until they are purged, replicas, backups"
 _ANSWER_SECONDS = 30.0
