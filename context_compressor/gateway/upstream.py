@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial, reduce
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -144,12 +145,13 @@ class EventStream:
 
     async def _read(self) -> AsyncIterator[Dict]:
         data: list[str] = []
+        is_empty = True
         try:
             async for line in self._lines():
                 if line.startswith("data:"):
                     data.append(line[5:].removeprefix(" "))
                 elif not line and data:
-                    text, data = "\n".join(data), []
+                    text, data, is_empty = "\n".join(data), [], False
                     if text == "[DONE]":
                         self.is_ended = True
                         continue
@@ -159,6 +161,8 @@ class EventStream:
                     yield said
         except httpx.HTTPError as error:
             raise Unreachable.by(error) from error
+        if is_empty:
+            raise Unreachable(f"the upstream's answer is no stream of events ({_kind(self._response)})")
 
     async def _lines(self) -> AsyncIterator[str]:
         """Yield lines, and an empty one at the end. They end as lines of bytes do: JSON may hold U+2028."""
@@ -192,6 +196,12 @@ def _event(text: str) -> Dict:
     return said
 
 
+def _kind(response: httpx.Response) -> str:
+    """Return what an answer says that it is."""
+    said = response.headers
+    return ", ".join(f"{name}: {said[name]}" for name in ("content-type", "content-encoding") if name in said)
+
+
 async def _whole(response: httpx.Response) -> tuple[Dict, Headers]:
     try:
         content = await response.aread()
@@ -204,7 +214,7 @@ async def _whole(response: httpx.Response) -> tuple[Dict, Headers]:
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        raise Unreachable("the upstream's answer is no JSON object")
+        raise Unreachable(f"the upstream's answer is no JSON object ({_kind(response)})")
     return said, passed_on(response.headers.multi_items(), *_OF_BODY)
 
 
@@ -243,6 +253,8 @@ class Upstream:
             limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
             transport=transport,
             follow_redirects=False,
+            # A caller keeps his cookies himself: none of his may go along with another's request.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
 
     def url_of(self, path: str) -> str:

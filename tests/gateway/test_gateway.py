@@ -354,6 +354,23 @@ async def test_what_has_no_body_passes_without_one() -> None:
     assert seen[0].headers.keys() == {"host", "connection"}  # no encoding that the caller cannot read
 
 
+async def test_cookies_are_a_callers_own() -> None:
+    """He gets those that the upstream sets; no other caller sends them."""
+    seen: list[str] = []
+
+    def upstream(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("cookie", ""))
+        return httpx.Response(200, stream=Pieces(), headers={"set-cookie": "theirs=1"})
+
+    async with serving("http://upstream/v1") as served, served.http() as http, served.http() as other:
+        served.gateway.upstream._client._transport = httpx.MockTransport(upstream)
+        for one in (http, other, http):
+            await one.get("/v1/models")
+            await one.post(PATHS["chat"], json={"model": "m", "messages": notes(1)})
+
+    assert seen == ["", "theirs=1"] * 2 + ["theirs=1"] * 2
+
+
 async def test_a_fault_of_the_memorys_lets_the_request_through() -> None:
     """Unchanged, with a header that says so: the agent does not stand still."""
 
