@@ -17,8 +17,7 @@ _SCOPE = "context_compressor"
 class OpenTelemetryEvents:
     """Record every event of a memory: `CompressedMemory(on_event=OpenTelemetryEvents())`.
 
-    Metrics, each with the attributes `context_compressor.event.kind` and, where the event has a key,
-    `gen_ai.conversation.id`:
+    Metrics, each with the attribute `context_compressor.event.kind`:
 
     - `context_compressor.events`, a counter;
     - `context_compressor.event.duration`, a histogram in seconds;
@@ -28,8 +27,9 @@ class OpenTelemetryEvents:
       `gen_ai.token.type` `input` or `output`, as in OpenTelemetry's conventions for generative AI.
 
     Each event is a span, too, `context_compressor {kind}`, below the span that was current when the memory
-    was asked; one of kind `failure` has the status ERROR. No text of the conversation is recorded but what a
-    failure's error says.
+    was asked; one of kind `failure` has the status ERROR. It has the event's key as `gen_ai.conversation.id`,
+    which metrics have not: each conversation would be a time series of its own. No text of the conversation
+    is recorded but what a failure's error says.
 
     Args:
         meter_provider: where metrics go; OpenTelemetry's global one when None.
@@ -66,8 +66,6 @@ class OpenTelemetryEvents:
     def __call__(self, event: CompressionEvent) -> None:
         """Record an event."""
         attributes = {**self._attributes, "context_compressor.event.kind": event.kind}
-        if event.key is not None:
-            attributes["gen_ai.conversation.id"] = sendable(event.key)
         self._events.add(1, attributes)
         self._duration.record(event.seconds, attributes)
         self._view.record(event.tokens_after, attributes)
@@ -75,12 +73,14 @@ class OpenTelemetryEvents:
         for kind, tokens in (("input", event.summary_input_tokens), ("output", event.summary_output_tokens)):
             if tokens:
                 self._summary.add(tokens, {**attributes, "gen_ai.token.type": kind})
+        whose = {} if event.key is None else {"gen_ai.conversation.id": sendable(event.key)}
         end = time.time_ns()
         span = self._tracer.start_span(
             f"context_compressor {event.kind}",
             start_time=end - int(event.seconds * 1e9),
             attributes={
                 **attributes,
+                **whose,
                 "context_compressor.event.reason": event.reason,
                 "context_compressor.tokens.before": event.tokens_before,
                 "context_compressor.tokens.after": event.tokens_after,

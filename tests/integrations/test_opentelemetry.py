@@ -1,5 +1,6 @@
 """Events as OpenTelemetry's own SDK receives them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ async def test_events_become_metrics_and_spans_below_the_current_one() -> None:
 
     def hook(event: CompressionEvent) -> None:
         events.append(event)
-        record(event)
+        record(replace(event, key="chat-1"))
 
     memory = new_memory(config(1_500), on_event=hook, summarizer=Refusing())
     with tracers.get_tracer("agent").start_as_current_span("invoke_agent scout") as agent:
@@ -66,6 +67,9 @@ async def test_events_become_metrics_and_spans_below_the_current_one() -> None:
     assert all(
         point.attributes["gen_ai.agent.name"] == "scout" for found_ in found.values() for point in found_
     )
+    assert not any(
+        "gen_ai.conversation.id" in point.attributes for found_ in found.values() for point in found_
+    ), "a time series for each conversation"
     removed = sum(max(0, event.tokens_before - event.tokens_after) for event in events)
     assert sum(point.value for point in found["context_compressor.removed.tokens"]) == removed > 0
     for kind in ("input", "output"):
@@ -83,6 +87,7 @@ async def test_events_become_metrics_and_spans_below_the_current_one() -> None:
         assert span.parent == agent.get_span_context()
         assert span.attributes["context_compressor.tokens.after"] == event.tokens_after
         assert span.attributes["context_compressor.event.reason"] == event.reason
+        assert span.attributes["gen_ai.conversation.id"] == "chat-1"
         assert (span.status.status_code is StatusCode.ERROR) == (event.kind == "failure")
         assert span.start_time is not None
         assert span.end_time is not None
