@@ -16,8 +16,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
-from fastapi import BackgroundTasks, FastAPI, Header, Request, Response
+from fastapi import BackgroundTasks, FastAPI, Header, HTTPException, Request, Response
 from openai import APIStatusError, AsyncOpenAI
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -39,6 +40,8 @@ from context_compressor.backends.admin import delete_session
 URL = os.environ.get("MEMORY_URL", "sqlite+aiosqlite:///memory.db")
 BUDGET = int(os.environ.get("MEMORY_TOKENS", "16000"))
 COUNTER = TiktokenCounter()
+TURN_SECONDS = 300.0
+"""Longer than an answer takes: how long a session waits for a process that died."""
 ORDER_TOOL: Any = {
     "type": "function",
     "function": {
@@ -109,14 +112,28 @@ async def chat(
 ) -> str:
     """Answer a user, who may be sent to another process the next time."""
     question = Msg("user", (await request.body()).decode(), "user", id=x_request_id)
-    memory = opened(request.app.state.engine, user, session)
+    engine = request.app.state.engine
+    memory = opened(engine, user, session)
     try:
-        answer = await answered(request.app.state.client, memory, question)
+        async with turn(engine, user, session):
+            answer = await answered(request.app.state.client, memory, question)
     except BaseException:
         await memory.aclose()
         raise
     tasks.add_task(memory.aclose)  # notes that are being written may take some seconds: answer first
     return answer
+
+
+@asynccontextmanager
+async def turn(engine: Any, user: str, session: str) -> AsyncIterator[None]:
+    """Let one request of a session at a time ask the model; a process that dies loses its turn in time."""
+    history, holder = SQLAlchemyMemory(engine, user_id=user, session_id=session).history, uuid4().hex
+    if not await history.claim("turn", holder, TURN_SECONDS):
+        raise HTTPException(409, "this session answers another request", {"Retry-After": "2"})
+    try:
+        yield
+    finally:
+        await history.claim("turn", holder, 0)
 
 
 async def answered(client: AsyncOpenAI, memory: CompressedMemory, question: Msg) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,19 @@ async def test_a_session_goes_on_in_any_process_until_it_is_deleted(
             assert len(server.requests) == asked
             assert all(not received.refused for received in server.requests)
 
+            def try_once(client: httpx.AsyncClient) -> Any:
+                return client.post(f"{path}/messages", content="Once?", headers={"X-Request-Id": "once"})
+
+            asked = len(server.requests)
+            tries = await asyncio.gather(*(try_once(client) for client in clients * 2))
+            assert {200} <= {tried.status_code for tried in tries} <= {200, 409}
+            assert all("Retry-After" in tried.headers for tried in tries if tried.status_code == 409)
+            tries.append(await try_once(clients[0]))
+            assert {tried.json() for tried in tries if tried.status_code == 200} == {"It says: Once?"}
+            assert len(server.requests) == asked + 1, "of several tries at once one asks"
+
             whole = (await clients[0].get(f"{path}/messages")).json()
-            assert sum(message["role"] == "user" for message in whole) == 9
+            assert sum(message["role"] == "user" for message in whole) == 10
             gone = (await clients[1].delete(path)).json()
             assert gone["complete"]
             assert (await clients[0].get(f"{path}/messages")).json() == []
