@@ -45,7 +45,9 @@ def passed_on(headers: Iterable[tuple[str, str]], *less: str) -> Headers:
     named = {
         part.strip().lower() for name, value in kept if name == "connection" for part in value.split(",")
     }
-    gone = _HOP_BY_HOP | named | {"host", *less}
+    gone = {*_HOP_BY_HOP, *named, "host", *less}
+    if any(name == "transfer-encoding" for name, _ in kept):
+        gone.add("content-length")  # does not hold beside it (RFC 9112, 6.3)
     return [(name, value) for name, value in kept if name not in gone]
 
 
@@ -113,6 +115,8 @@ class Unreachable(Exception):
         """Return what an error of the network's comes to."""
         if isinstance(error, httpx.TimeoutException):
             return cls(f"the upstream did not answer in time: {error!r}", 504)
+        if isinstance(error, httpx.DecodingError):
+            return cls(f"the upstream's answer cannot be read: {error!r}")
         return cls(f"the upstream cannot be reached: {error!r}")
 
 
@@ -199,7 +203,8 @@ def _event(text: str) -> Dict:
 def _kind(response: httpx.Response) -> str:
     """Return what an answer says that it is."""
     said = response.headers
-    return ", ".join(f"{name}: {said[name]}" for name in ("content-type", "content-encoding") if name in said)
+    told = [f"{name}: {said[name]}" for name in ("content-type", "content-encoding") if name in said]
+    return ", ".join(told) or "no content-type"
 
 
 async def _whole(response: httpx.Response) -> tuple[Dict, Headers]:

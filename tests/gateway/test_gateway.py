@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from context_compressor import InMemoryOffloadStore
+from context_compressor.gateway.upstream import passed_on
 from context_compressor.integrations.observed import writer
 from tests.gateway.served import KEY, LISTS, PATHS, every_api, notes, serving, streamed_or_not
 from tests.integrations.clients_support import Api
@@ -352,6 +353,13 @@ async def test_what_has_no_body_passes_without_one() -> None:
     assert str(seen[0].url) == "http://upstream/v1/models/an%2Forganization%0A?a=%2F"
     assert answered.content == b"\x01as it is\xff"
     assert seen[0].headers.keys() == {"host", "connection"}  # no encoding that the caller cannot read
+
+
+def test_a_length_stays_behind_where_the_body_comes_in_chunks() -> None:
+    """What comes with both is as long as its chunks, whatever the length says."""
+    headers = [("Content-Length", "3"), ("X-Mine", "1"), ("Transfer-Encoding", "chunked")]
+    assert passed_on(headers) == [("x-mine", "1")]
+    assert passed_on(headers[:2]) == [("content-length", "3"), ("x-mine", "1")]
 
 
 async def test_cookies_are_a_callers_own() -> None:
