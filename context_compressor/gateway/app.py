@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -258,7 +259,7 @@ class Gateway:
         except Unreachable as error:
             return _failed(api or APIS[0], error.status_code, str(error))
 
-        told = [] if why is None else [(TOLD, f"passed; {why}")]
+        told = [] if why is None else [(TOLD, _header(f"passed; {why}"))]
         return _Streamed(
             answer.aiter_raw(),
             answer.status_code,
@@ -347,7 +348,7 @@ class Gateway:
                 logger.warning("%s: the answer goes on as it came: %s", api.path, why, exc_info=True)
                 return _answer(asked.reply, asked.came)
             logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=True)
-            return await self._passed(request, content, _header(why), api)
+            return await self._passed(request, content, why, api)
 
     def _begin(self, api: Api, http: Request, body: Dict) -> _Asked | None:
         """Return a request of which a view can be made; None: it passes."""
@@ -582,8 +583,8 @@ def _failed(api: Api, status: int, message: str) -> JSONResponse:
 
 
 def _header(text: str) -> str:
-    """Return a text that a header can hold."""
-    return " ".join(text.encode("ascii", "replace").decode().split())[:200]
+    """Return a text that a header can hold: printable ASCII, and no blank at its ends."""
+    return " ".join(re.findall(r"[!-~]+", text.encode("ascii", "replace").decode()))[:200].rstrip()
 
 
 def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:

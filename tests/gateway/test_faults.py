@@ -10,7 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import h11
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from context_compressor.gateway import app, identity
 from tests.gateway.served import LISTS, PATHS, Served, every_api, notes, serving
@@ -98,6 +101,13 @@ async def test_faults_are_told_in_that_apis_shape(
         await at_rest(served, server)
     assert key not in kept
     assert key not in "\n".join(one.getMessage() for one in caplog.records)
+
+
+@given(st.text(st.characters(max_codepoint=0x100), max_size=300))
+@example("x" * 191 + " y")
+def test_a_header_can_say_why_no_view_was_made(why: str) -> None:
+    """Else the server closes the connection, and the answer is paid for in vain."""
+    h11.Response(status_code=200, headers=[(app.TOLD, app._header(f"passed; {why}"))])
 
 
 @every_api
