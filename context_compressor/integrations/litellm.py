@@ -110,7 +110,7 @@ class Compression(CustomLogger):
             self._tell("position", "messages given by position cannot be exchanged: write messages=...")
             return None
         if (observer := self._conversations.observer) is not None:
-            observer.note(lambda: messages)
+            observer.note(lambda: messages, tools=lambda: kwargs.get("tools"))
             return None
         # What was sent comes again where LiteLLM retries by itself; a router begins with the caller's list.
         shown = self._views.get(_digest(messages))

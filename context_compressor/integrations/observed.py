@@ -84,26 +84,33 @@ class Observer:
         """What ends a line that a failure cut."""
         self._is_told = False
 
-    def note(self, said: Callable[[], Iterable[Any]], system: Callable[[], Any] | None = None) -> None:
+    def note(
+        self,
+        said: Callable[[], Iterable[Any]],
+        system: Callable[[], Any] | None = None,
+        tools: Callable[[], Any] | None = None,
+    ) -> None:
         """Note a request; returns at once and raises nothing.
 
         Args:
             said: returns its list.
-            system: returns what it carries beside the list.
+            system: returns the instructions that it carries beside the list.
+            tools: returns the tools that it offers, as they are sent.
         """
         try:
-            items, beside = list(as_list(said())), None if system is None else system()
-            writer().submit(self._note, items, beside)
+            items = list(as_list(said()))
+            beside = None if system is None else system(), None if tools is None else tools()
+            writer().submit(self._note, items, *beside)
         except Exception as error:
             self._tell(error)
 
-    def _note(self, items: Sequence[Any], system: Any) -> None:
+    def _note(self, items: Sequence[Any], system: Any, tools: Any) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             log = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 self._open(log)
-                self._write(log, Said(items, self._form), system_text(system))
+                self._write(log, Said(items, self._form), system_text(system), tools)
             finally:
                 os.close(log)
         except Exception as error:
@@ -123,10 +130,11 @@ class Observer:
             raise OSError("it is no log of requests; name a file that is not there yet") from None
         self._file = found.st_dev, found.st_ino
 
-    def _write(self, log: int, said: Said, system: str) -> None:
+    def _write(self, log: int, said: Said, system: str, tools: Any) -> None:
         if os.fstat(log).st_size >= MAX_BYTES:
             raise OSError(f"it has {MAX_BYTES:,} bytes; take it away, and the next request begins a new one")
         instructions = self._counter.count_messages([{"role": "system", "content": system}]) if system else 0
+        instructions += self._counter.count_text(json.dumps(tools, default=str)) if tools else 0
         place, number, follows = 0, self._salt, ""
         while place < len(said) and all(one.get("role") in INSTRUCTING for one in said.wires(place)):
             instructions += sum(row["tokens"] for row in self._rows(said, place))  # they may change

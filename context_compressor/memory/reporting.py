@@ -27,7 +27,7 @@ class CompressionStats:
     """
 
     history_tokens: int
-    """Tokens of every message in the history."""
+    """Tokens of every message in the history, and of the instructions that a request carries beside it."""
     view_tokens: int
     """Tokens of the view, as last built."""
     saved_tokens: int
@@ -84,7 +84,7 @@ def stats_of(state: MemoryState, totals: Totals, handing_over: HandingOver | Non
             "to_hand_over": len(handing_over.waiting()),
             "hand_over_failures": handing_over.failures,
         }
-    budget, history = state.budget.due_tokens, state.known.total_tokens
+    budget, history = state.budget.due_tokens, state.known.total_tokens + state.shown.system_tokens
     return CompressionStats(
         history_tokens=history,
         view_tokens=state.tokens,

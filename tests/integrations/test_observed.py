@@ -91,6 +91,15 @@ def test_sessions_are_as_large_as_what_was_sent_message_by_message(tmp_path: Pat
     assert read(path) == read(path)
 
 
+def test_tools_count_with_the_instructions(tmp_path: Path) -> None:
+    path, tools = tmp_path / "log.jsonl", [{"type": "function", "function": {"name": "read" * 100}}]
+    observer = as_observer(path, Characters(), CHAT)
+    observer.note(lambda: conversation(2), lambda: "", lambda: tools)
+    writer().submit(int).result()
+    (session,) = read(path)
+    assert len(json.dumps(tools)) // 4 <= Characters().count_messages(session.messages[:1])
+
+
 def test_lists_are_joined_whoever_wrote_them(tmp_path: Path) -> None:
     """By processes in turn, instructions changing, and what is sent again once; branches apart."""
     path, said, other = tmp_path / "log.jsonl", conversation(6), conversation(4, "b")

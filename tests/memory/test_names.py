@@ -91,6 +91,8 @@ def test_a_model_s_name_counts_its_tokens() -> None:
     messages = [{"role": "user", "content": "a " * 50}]
     result = compress_messages(messages, counter="qwen-plus")
     assert result.stats.history_tokens == memory.counter.count_messages(messages)
+    beside = compress_messages(messages, system="Be brief.").stats
+    assert (beside.saved_tokens, beside.history_tokens) == (0, beside.view_tokens)
 
 
 @pytest.mark.parametrize("make", [CompressedMemory, Conversations])

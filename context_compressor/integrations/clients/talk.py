@@ -102,7 +102,7 @@ class Compression:
         if not said:
             return None
         if (observer := self.conversations.observer) is not None:
-            observer.note(lambda: said, lambda: self.wire.system(request))
+            observer.note(lambda: said, lambda: self.wire.system(request), lambda: request.get("tools"))
             return None
         self.last_used = next(_USES)
         return made(self, request, said, {**request, **beside}, opens, streams)

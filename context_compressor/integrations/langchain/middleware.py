@@ -19,6 +19,7 @@ from langchain.tools import ToolRuntime
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 from langgraph.types import Command
 
@@ -114,7 +115,11 @@ class Compression(AgentMiddleware[CompressionState, Any, Any]):
         """Tell whether a request is to pass as it is, since this object only looks on."""
         observer, message = self._conversations.observer, request.system_message
         if observer is not None:
-            observer.note(lambda: self._wires.of(request.messages), lambda: message and str(message.text))
+            observer.note(
+                lambda: self._wires.of(request.messages),
+                lambda: message and str(message.text),
+                lambda: [convert_to_openai_tool(tool) for tool in request.tools],
+            )
         return observer is not None
 
     async def _call(
