@@ -179,7 +179,7 @@ JUDGED = {
         "ReMe, short-term memory",
         "reme-ai",
         claims=("lossless",),
-        note="0.2, the last line that has it; its budget leaves out the last ten messages",
+        note="0.2, whose operations 0.3 has unchanged; its budget leaves out the last ten messages",
     ),
     "headroom": Judged(
         "headroom, `compress`",

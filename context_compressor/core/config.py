@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Annotated, Any, Literal, Self, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
 from context_compressor.errors import InvalidArgumentError, check_options
 
@@ -15,6 +15,8 @@ _Count = Annotated[int, Strict()]
 """Of tokens, messages or images; a float or a string is refused, and not made one."""
 _Limit = Annotated[int | None, Strict()]
 """The same; None: no limit."""
+_LimitOfReMe = Annotated[_Limit, Field(ge=0), AfterValidator(lambda limit: limit or None)]
+"""The same; 0, too, is no limit, as ReMe has it."""
 _Ratio = Annotated[float, Field(gt=0, le=1)]
 
 _MOST_TOKENS = 2**63 - 1
@@ -86,9 +88,9 @@ class CompressionConfig(BaseModel):
     """Tokens held back for what the memory does not see: a system prompt or tool schemas added later."""
     max_tool_message_tokens: _Count = Field(default=_DEFAULT_TOOL_TOKENS, gt=0)
     """Tokens above which a tool result outside the recent messages is compacted."""
-    group_token_threshold: _Limit = Field(default=None, gt=0)
+    group_token_threshold: _LimitOfReMe = None
     """Tokens of messages that one request to a writer holds at most; more goes in pieces, one after the
-    other. None: all of an event in one."""
+    other. None or 0: all of an event in one."""
     keep_recent_count: _Count = Field(default=10, ge=0)
     """Messages at the end that stay word for word as long as the budget allows. Where it was not set, they
     are at most a third of `max_view_messages`, and of large ones only as many stay as `target_ratio` has room

@@ -86,7 +86,7 @@ BAD_OPTIONS = {
         ["--max-tool-message-tokens (5000) must be below --budget (4000); lower it, or raise --budget"],
     ),
     "recent": (["--keep-recent", "-1"], ["--keep-recent (keep_recent_count)", "got -1"]),
-    "group": (["--group-tokens", "0"], ["--group-tokens (group_token_threshold)", "got 0"]),
+    "group": (["--group-tokens", "-1"], ["--group-tokens (group_token_threshold)", "got -1"]),
     "model": (["--model", "gpt-x"], ["--model needs --summarizer openai"]),
     "base url": (["--base-url", "http://x"], ["--base-url needs --summarizer openai"]),
     "key": (["--summarizer", "openai"], ["OPENAI_API_KEY", "--summarizer extractive"]),

@@ -75,7 +75,7 @@ def test_values_that_cannot_work_together_are_refused_with_names_and_values(
         ("keep_recent_count", -1),
         ("keep_recent_tokens", 0),
         ("keep_recent_tokens", 2.5),
-        ("group_token_threshold", 0),
+        ("group_token_threshold", -1),
         ("target_ratio", 1.0),
         ("target_ratio", float("nan")),
         ("arrival_ratio", 0),

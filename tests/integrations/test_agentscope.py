@@ -89,7 +89,7 @@ def test_the_arguments_of_reme_are_taken_in_their_order() -> None:
 
 def test_what_is_not_given_is_our_default() -> None:
     memory = AgentScopeCompressedMemory(group_token_threshold=0)
-    assert memory.config == CompressionConfig()
+    assert memory.config == CompressionConfig(group_token_threshold=0) == CompressionConfig()
     assert isinstance(memory.compressed.base, OurInMemoryMemory)
     assert isinstance(memory.compressed.store, InMemoryOffloadStore)
     assert isinstance(memory.compressed._summarizer, ExtractiveSummarizer)

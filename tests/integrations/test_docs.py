@@ -25,7 +25,7 @@ GUIDE = (ROOT / "docs" / "migrating-from-reme.md").read_text(encoding="utf-8")
 
 async def test_its_code_runs_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"old": InMemoryMemory()}
     for block in blocks("python", GUIDE):
         result = eval(compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
         if inspect.isawaitable(result):

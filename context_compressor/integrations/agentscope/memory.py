@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec
 
 from context_compressor.errors import InvalidArgumentError, InvalidStateError, naming_extras
 
-with naming_extras("agentscope", "; for AgentScope 2 there is context_compressor.integrations.agentscope2"):
+with naming_extras(
+    "agentscope", "; for AgentScope 2 import context_compressor.integrations.agentscope2, extra agentscope2"
+):
     from agentscope.memory import MemoryBase as AgentScopeMemoryBase
     from agentscope.message import Msg as AgentScopeMsg
     from agentscope.model import ChatModelBase
@@ -80,7 +82,8 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     `delete` and `update_messages_mark`.
 
     Works without `async with`, which an agent does not use. `compressed` is the `CompressedMemory` behind it,
-    another one after a state with texts in another directory was loaded.
+    another one after a state with texts in another directory was loaded. `stats`, `compress_now`, `undo`,
+    `forget` and `search_history` are its methods.
 
     Args:
         model: an AgentScope chat model, the agent's own say, which then writes the notes.
@@ -153,7 +156,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             "compact_ratio_threshold": compact_ratio_threshold,
             "max_total_tokens": max_total_tokens,
             "max_tool_message_tokens": max_tool_message_tokens,
-            "group_token_threshold": group_token_threshold or None,
+            "group_token_threshold": group_token_threshold,
             "keep_recent_count": keep_recent_count,
         }
         given = {name: value for name, value in thresholds.items() if value is not None} | fields

@@ -29,10 +29,10 @@ from tests.integrations.agents.depot import PROMPT, TASK, make_toolkit
 class ReMeMemory(InMemoryMemory):
     """Give what the flow `summary_working_memory_for_as` makes of the messages, and keep only that."""
 
-    def __init__(self, app: Any, budget: int) -> None:
+    def __init__(self, app: Any, **settings: Any) -> None:
         super().__init__()
         self._app = app
-        self._budget = budget
+        self.settings = settings
         self._formatter = DashScopeChatFormatter()
 
     async def get_memory(self, *_: Any, **__: Any) -> list[Msg]:
@@ -40,20 +40,28 @@ class ReMeMemory(InMemoryMemory):
         for message in messages:
             if isinstance(message.get("content"), list):
                 message["content"] = ""
+        settings = {
+            "working_summary_mode": "auto",
+            "compact_ratio_threshold": 0.75,
+            "max_tool_message_tokens": 2000,
+            "group_token_threshold": None,
+            "keep_recent_count": 10,
+            "store_dir": "working_memory",
+            "chat_id": uuid4().hex,
+        }
         done = await self._app.async_execute(
-            name="summary_working_memory_for_as",
-            messages=messages,
-            working_summary_mode="auto",
-            compact_ratio_threshold=0.75,
-            max_total_tokens=self._budget,
-            max_tool_message_tokens=2000,
-            group_token_threshold=None,
-            keep_recent_count=10,
-            store_dir="working_memory",
-            chat_id=uuid4().hex,
+            name="summary_working_memory_for_as", messages=messages, **(settings | self.settings)
         )
+        for name, text in (done["metadata"].get("write_file_dict") or {}).items():
+            save(name, text)
         self.content = [(_loaded(message), []) for message in done["answer"]]
         return [msg for msg, _ in self.content]
+
+
+def save(name: str, text: str) -> None:
+    """Write a file, and make its folder."""
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text, encoding="utf-8")
 
 
 def _loaded(message: dict[str, Any]) -> Msg:
@@ -88,7 +96,7 @@ async def main() -> None:
             DashScopeChatModel("scripted", "test", stream=False),
             DashScopeChatFormatter(),
             make_toolkit(Path(folder)),
-            ReMeMemory(app, int(budget)),
+            ReMeMemory(app, max_total_tokens=int(budget)),
             max_iters=int(max_iters),
         )
         agent.set_console_output_enabled(False)
