@@ -403,7 +403,8 @@ class Draft:
 
         Of one in parts these are the largest, until it is not too large.
         """
-        limit, stub = self.situation.config.arrival_tokens, self.situation.costs.stub
+        config, stub = self.situation.config, self.situation.costs.stub
+        limit, shown = config.arrival_tokens, MOST_PREVIEWS * config.preview_tokens
         results: dict[tuple[ItemKey, int], list[Leavable]] = {}
         for text in self._parts(unit):
             is_new = text.part.kind == "tool_result" and text.item.key in self.situation.fresh
@@ -413,7 +414,7 @@ class Draft:
             left = stays = sum(text.tokens for text in texts)
             found = []
             for text in sorted(texts, key=lambda text: -text.tokens) if left > limit else ():
-                saved = text.tokens - stub - int(PART_SHARE * text.tokens)
+                saved = text.tokens - stub - min(int(PART_SHARE * text.tokens), shown)
                 if text.tokens > limit or (left > limit and saved > 0):
                     found.append(text)
                     left -= saved

@@ -203,6 +203,13 @@ def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
     assert shown(700, results=40) == [200] * 40
 
 
+def test_of_a_result_in_parts_no_more_leave_than_make_it_fit() -> None:
+    parts = [{"type": "text", "text": text(f"p{n}", lines)} for n, lines in enumerate([*[10] * 20, 2_000])]
+    said = [user("go"), call("a"), {"role": "tool", "tool_call_id": "a", "content": parts}]
+    found = planned(said, 16_000, fresh={ItemKey("2")})
+    assert [stub.max_tokens - COSTS.stub for stub in found.stubs] == [6 * 200], "all but the largest fit"
+
+
 def test_what_the_user_said_last_stays() -> None:
     said = [message for n in range(7) for message in exchange(f"e{n}", 20)]
     items = items_of([user("earlier"), *said[:6], user(text("rules", 20)), *said[6:]])
