@@ -36,6 +36,7 @@ from context_compressor.summarizers.faults import (
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.off_loop import run_off_loop
 
 ROOM_FACTOR = 1.5
 ROOM_TOKENS = 256
@@ -205,10 +206,14 @@ class ProviderSummarizer(ABC):
             SummarizerTimeoutError: no attempt was answered in time.
             SummarizerError: no attempt gave a summary; the text names the model and the cause, never the key.
         """
-        prompt, most = build_prompt(request, self.counter), None
-        if request.window_tokens is not None and self.counter is not None:
-            most = request.window_tokens - math.ceil(sum(map(self.counter.count_text, prompt)) / FILL)
-        return await self.write(prompt.messages(), answer_room(request.max_tokens), request.bill, most)
+        prompt, counter = build_prompt(request, self.counter), self.counter
+        room, most = answer_room(request.max_tokens), None
+        if request.window_tokens is not None and counter is not None:
+            size = sum(map(len, prompt))
+            tokens = sum(await run_off_loop(size, lambda: [*map(counter.count_text, prompt)]))
+            # Where not even the answer has room the provider says so, and the material is cut into pieces.
+            most = max(room, request.window_tokens - math.ceil(tokens / FILL))
+        return await self.write(prompt.messages(), room, request.bill, most)
 
     async def write(
         self, messages: list[dict[str, str]], room: int, bill: Bill, most_tokens: int | None = None
