@@ -314,20 +314,20 @@ class ChatReader(Reader):
             self._first = chunk
         elif get(chunk, "id") != get(self._first, "id"):
             chunk = changed(chunk, id=get(self._first, "id"), created=get(self._first, "created"))
-        usage = get(chunk, "usage")
+        is_of_first, usage = chunk is event, get(chunk, "usage")
         if usage is not None:
             self._usage = usage
             chunk = chunk if self.spent is None else changed(chunk, usage=summed(self.spent, usage))
         choices = get(chunk, "choices")
-        if self.hides_usage:
-            if usage is not None and not choices:
-                return []
-            chunk = changed(chunk, usage=usage)  # a null is as if it had not been set
+        if self.hides_usage and usage is None:
+            chunk = changed(chunk, usage=None)  # a null is as if it had not been set
+        elif self.hides_usage and not choices:
+            return []
         if not self.names:
             return [chunk]
         if not choices:
             if not self._held and usage is None:
-                return [chunk] if chunk is event else []  # a provider's remark, once
+                return [chunk] if is_of_first else []  # a provider's remark, once
             self._held.append(chunk)
             return []
         said = [one for choice in choices if (one := self._choice(choice)) is not None]

@@ -163,7 +163,7 @@ class Talk:
         self.names: frozenset[str] = frozenset()
         """Names of our tools whose calls are answered."""
         self._spent: Any = None
-        self._asks_usage = False
+        self.asks_usage = False
         """Whether what is sent asks the stream for its usage, for which the caller did not ask."""
         self._was_refused = False
         """Whether it was refused with that, and is sent without."""
@@ -227,13 +227,13 @@ class Talk:
     def _with_usage(self, request: Dict) -> Dict:
         is_refused = self._was_refused or self._compression.tells_usage is False
         asking = request if is_refused else self.wire.with_usage(request)
-        self._asks_usage = asking is not request
+        self.asks_usage = asking is not request
         return asking
 
     def leaves_usage_out(self, error: BaseException | str) -> bool:
         """Tell whether a refused request is to be sent once more, without asking for the usage."""
         is_named = self.wire.usage_key in str(error)
-        may_be_it = self._asks_usage and (is_named or self._compression.tells_usage is None)
+        may_be_it = self.asks_usage and (is_named or self._compression.tells_usage is None)
         self._was_refused = may_be_it and refuses_request(error)
         return self._was_refused
 
@@ -270,8 +270,8 @@ class Talk:
         """Take note of a reply; tell whether it is to be asked again, since it called only ours."""
         assert self.asked is not None
         await self.asked.taken(heard.prompt_tokens, self._sent)
-        if self._asks_usage or self._was_refused:
-            self._compression.tells_usage = self._asks_usage
+        if self.asks_usage or self._was_refused:
+            self._compression.tells_usage = self.asks_usage
         kept_apart(heard, self.wire.call_key, self.names)
         ours = [call for call in heard.calls if call.name in self.names]
         if not heard.is_whole or not (ours or (self._inside and heard.calls)):
@@ -299,9 +299,7 @@ class Talk:
 
     def reader(self) -> Reader:
         """Return what takes the streams of the reply apart."""
-        reader = self.wire.reader(self.names, self._request)
-        reader.hides_usage = self._asks_usage
-        return reader
+        return self.wire.reader(self.names, self._request)
 
     def handed(self, replies: Sequence[Any]) -> Any:
         """Return the last reply for the caller; those before it were answered inside."""
@@ -457,6 +455,7 @@ class Sender:
         talk = self.talk
         reader = talk.reader()
         while True:
+            reader.hides_usage = talk.asks_usage  # a view that is sent later may have become smaller
             refused: BaseException | str | None = None
             try:
                 while (event := await self._next(stream)) is not _END:
