@@ -41,7 +41,7 @@ from context_compressor.summarizers.protocol import (
 )
 from context_compressor.summarizers.provider import FILL, answer_room
 from context_compressor.summarizers.rules.candidates import candidates_of
-from context_compressor.summarizers.rules.choice import MOST_TOKENS, Heading
+from context_compressor.summarizers.rules.choice import MOST_TOKENS, Heading, worded
 from context_compressor.summarizers.rules.lines import (
     GAP,
     LABELS,
@@ -612,7 +612,8 @@ class RulesWriter:
         sources = _placed(left, places, notes)
         # A first long list leaves as one part, which then has all the room to itself.
         new = candidates_of(sources, self._counter, most_tokens=max(MOST_TOKENS, room))
-        candidates = kept([*notes.candidates, *new], room)
+        known = kept([*map(worded, notes.candidates), *new], room)
+        candidates = [known.one for known in known]
         stretches = fold_stretches([*notes.stretches, *stretches_of(sources)])
         modelled = replace(notes, lines=tuple(line for line in notes.lines if line.by == "model"))
         least = min(LEAST_SHARE * room, sum(one.tokens for one in candidates))
@@ -635,7 +636,7 @@ class RulesWriter:
             return self._tokens(notes.by_rules(lines, (), ())) - beside_tokens
 
         lines = notes_by_rules(
-            candidates,
+            known,
             room_tokens=room - beside_tokens,
             tokens_of=tokens_of,
             told=stretches,

@@ -213,7 +213,7 @@ def part_of_notes() -> SegmentEdit:
         segment("p", R[1], "a\ud800"),
         next_line=3,
         lines=(Line(2, "done", "went on", "rules", "b.py"),),
-        candidates=candidates_of(said, TiktokenCounter()),
+        candidates=tuple(known.one for known in candidates_of(said, TiktokenCounter())),
         stretches=stretches_of(said),
         told=((ItemKey("b"), R[2]),),
         left_standing=2,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.rules.candidates import candidates_of
-from context_compressor.summarizers.rules.choice import Candidate
+from context_compressor.summarizers.rules.choice import Worded
 from context_compressor.summarizers.rules.lines import fold_stretches, kept, notes_by_rules, stretches_of
 from context_compressor.summarizers.rules.pieces import head_of, split
 from context_compressor.summarizers.rules.steps import Source
@@ -30,7 +30,7 @@ def sources(messages: Sequence[Msg], first: int = 0) -> list[Source]:
 def notes(*messages: Msg, room: int = 600, parts: int = 1, language: str = "en") -> list[str]:
     """Return the lines that rules write of messages which left in so many parts."""
     size = -(-len(messages) // parts)
-    candidates: list[Candidate] = []
+    candidates: list[Worded] = []
     told = []
     for first in range(0, len(messages), size):
         part = sources(messages[first : first + size], first)
@@ -115,7 +115,7 @@ def test_stretches_stay_few_and_count_every_message():
 def test_older_candidates_fill_at_most_four_times_the_room():
     parts = [sources([user(f"{word} costs {n} euros in {word}-{n}")], n) for n, word in enumerate(WORDS * 40)]
     candidates = [one for part in parts for one in candidates_of(part, counter)]
-    assert sum(one.tokens for one in kept(candidates, 600)) <= 2_400
+    assert sum(known.one.tokens for known in kept(candidates, 600)) <= 2_400
 
 
 SENTENCES = st.lists(

@@ -12,7 +12,7 @@ from itertools import groupby
 from context_compressor.messages.parts import leaves_of
 from context_compressor.messages.speech import is_rule
 from context_compressor.messages.text import clean
-from context_compressor.summarizers.rules.choice import MOST_TOKENS, Candidate, chosen
+from context_compressor.summarizers.rules.choice import MOST_TOKENS, Candidate, Worded, chosen, worded
 from context_compressor.summarizers.rules.outcomes import Line, Outcome, read_outcome
 from context_compressor.summarizers.rules.pieces import PIECE_CHARS, flat, head_of, packed, pieces_of, split
 from context_compressor.summarizers.rules.steps import Call, Said, Source, read_steps
@@ -40,7 +40,7 @@ _ERROR, _DONE, _WRITTEN, _FOUND, _PLAN = 2.5, 1.5, 1.0, 0.5, 2.0
 
 def candidates_of(
     sources: Sequence[Source], counter: TokenCounter, *, most_tokens: int = MOST_TOKENS
-) -> tuple[Candidate, ...]:
+) -> tuple[Worded, ...]:
     """Return the best candidates of one part.
 
     Args:
@@ -49,14 +49,13 @@ def candidates_of(
         most_tokens: what they cost at most together.
     """
     # Only what may be kept is counted: a part can be as long as a book.
-    likely = [_cleaned(one) for one in chosen(_all_of(sources), 2 * most_tokens)]
-    counted = [replace(one, tokens=counter.count_text(one.text) + 1 if one.text else 0) for one in likely]
+    likely = chosen(map(worded, _all_of(sources)), 2 * most_tokens)
+    costs = [counter.count_text(one.text) + 1 if one.text else 0 for one, *_ in likely]
+    counted = [
+        known._replace(one=replace(known.one, tokens=tokens))
+        for known, tokens in zip(likely, costs, strict=True)
+    ]
     return tuple(chosen(counted, most_tokens))
-
-
-def _cleaned(one: Candidate) -> Candidate:
-    """Return a candidate without what JSON inside of texts may hide, such as half a surrogate pair."""
-    return replace(one, text=clean(one.text), subject=clean(one.subject), about=clean(one.about))
 
 
 def _all_of(sources: Sequence[Source]) -> Iterator[Candidate]:
@@ -70,7 +69,15 @@ def _all_of(sources: Sequence[Source]) -> Iterator[Candidate]:
             made = list(_of_said(step))
         for piece, one in enumerate(made):
             yield replace(
-                one, step=numbers[step.place], piece=piece, pieces=len(made), tokens=len(one.text) // 3
+                one,
+                # JSON inside of texts may hide what has no place in one, such as half a surrogate pair.
+                text=clean(one.text),
+                subject=clean(one.subject),
+                about=clean(one.about),
+                step=numbers[step.place],
+                piece=piece,
+                pieces=len(made),
+                tokens=len(one.text) // 3,
             )
         numbers[step.place] += 1
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import fsum, log
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import InstanceOf
 
@@ -76,44 +77,70 @@ class Candidate:
     """How many pieces the line has in all."""
 
 
-def chosen(candidates: Iterable[Candidate], room: float) -> list[Candidate]:
+class Worded(NamedTuple):
+    """A candidate and the words in it, which are read once, however often it is chosen among others."""
+
+    one: Candidate
+    words: frozenset[str]
+    """Those of its text."""
+    head: frozenset[str]
+    """Those before a line's pieces: which lines of a file were read is no news."""
+    values: frozenset[str]
+    """Those that are names, numbers or parts of paths."""
+
+
+def worded(one: Candidate) -> Worded:
+    """Return a candidate with its words."""
+    return Worded(
+        one,
+        words_of(one.text),
+        frozenset(word for word in words_of(f"{one.kind} {one.subject}") if not word.isdecimal()),
+        values_of(f"{one.subject} {one.text}"),
+    )
+
+
+def chosen(candidates: Iterable[Worded], room: float) -> list[Worded]:
     """Return the candidates that a room in tokens is given to, in order."""
-    return Chooser(candidates).chosen(room, least=0)
+    return Chooser(candidates, room, least=0).chosen()
 
 
 class Chooser:
-    """Choose among candidates, for one room after the other.
+    """Choose among candidates for a room.
 
     Users' words are chosen first and among themselves: what tools printed does not decide which of them are
     kept.
 
     Args:
         candidates: all that there are.
+        room: tokens.
         told: what stands beside them, such as standing instructions.
+        least: what words have to be worth, for each token.
     """
 
-    def __init__(self, candidates: Iterable[Candidate], told: Iterable[str] = ()) -> None:
+    def __init__(
+        self, candidates: Iterable[Worded], room: float, *, told: Iterable[str] = (), least: float = LEAST
+    ) -> None:
         candidates = list(candidates)
-        self._told = frozenset(word for text in told for word in words_of(text))
-        self._users = _Pool(folded([one for one in candidates if one.said_by_user]))
-        self._has_calls = not all(map(_is_said, candidates))
-        self._others = _Pool(folded([one for one in candidates if not one.said_by_user]))
+        beside = frozenset(word for text in told for word in words_of(text))
+        self._has_calls = not all(_is_said(known.one) for known in candidates)
+        self._room, share = room, USER_SHARE if self._has_calls else CHAT_USER_SHARE
+        self._users = _Pool([known for known in candidates if known.one.said_by_user], beside, least)
+        self._kept = self._users.cover(room * share)
+        beside = beside.union(*(known.words for known in self._kept))
+        self._others = _Pool([known for known in candidates if not known.one.said_by_user], beside, least)
 
-    def chosen(self, room: float, *, stretch: float = 1.0, least: float = LEAST) -> list[Candidate]:
-        """Return the candidates that a room in tokens is given to, in order.
+    def chosen(self, stretch: float = 1.0) -> list[Worded]:
+        """Return the candidates that the room is given to, in order.
 
         Args:
-            room: tokens.
             stretch: the others may fill so many times what users' words leave: costs are reckoned roughly.
-            least: what words have to be worth, for each token.
         """
-        share = USER_SHARE if self._has_calls else CHAT_USER_SHARE
-        kept, told = self._users.cover(room * share, self._told, least)
-        left = (room - _cost_of(kept)) * stretch
-        others, _ = self._others.cover(left, told, least)
+        kept = self._kept
+        left = (self._room - _cost_of(kept)) * stretch
+        others = self._others.cover(left)
         if not self._has_calls:  # else what tools printed would decide how much is left
-            kept, _ = self._users.cover(_cost_of(kept) + left - _cost_of(others), self._told, least)
-        return sorted([*kept, *others], key=order_of)
+            kept = self._users.cover(_cost_of(kept) + left - _cost_of(others))
+        return sorted([*kept, *others], key=lambda known: order_of(known.one))
 
 
 def order_of(one: Candidate) -> tuple[int, int, int]:
@@ -121,28 +148,32 @@ def order_of(one: Candidate) -> tuple[int, int, int]:
     return one.place, one.step, one.piece
 
 
-def folded(candidates: Sequence[Candidate]) -> list[Candidate]:
+def folded(candidates: Sequence[Worded]) -> list[Worded]:
     """Return candidates with those told as one, the newest, that say the same; of plans the newest alone.
 
     So are calls that came to the same, and what somebody says again, word for word.
     """
-    lines: defaultdict[object, dict[object, list[Candidate]]] = defaultdict(dict)
-    for one in sorted(candidates, key=order_of):
+    lines: defaultdict[object, dict[object, list[Worded]]] = defaultdict(dict)
+    for known in sorted(candidates, key=lambda known: order_of(known.one)):
+        one = known.one
         line: object = one.place, one.step
         same: object = line
         if _is_said(one):
             same, line = (one.kind, one.subject, one.text), order_of(one)
         elif one.shape or one.heading == "state":
             same = (one.kind, one.shape) if one.shape else one.heading
-        lines[same].setdefault(line, []).append(one)
-    kept: list[Candidate] = []
+        lines[same].setdefault(line, []).append(known)
+    kept: list[Worded] = []
     for alike in lines.values():
         *older, newest = alike.values()
-        if older and newest[0].heading == "done":
-            times = sum(line[0].times for line in alike.values())
-            since = older[0][0].since or older[0][0].subject
-            key = newest[0].key if _is_said(newest[0]) else ""
-            newest = [replace(one, times=times, since=since, key=key) for one in newest]
+        first = newest[0].one
+        if older and first.heading == "done":
+            times = sum(line[0].one.times for line in alike.values())
+            since = older[0][0].one.since or older[0][0].one.subject
+            key = first.key if _is_said(first) else ""
+            newest = [
+                known._replace(one=replace(known.one, times=times, since=since, key=key)) for known in newest
+            ]
         kept += newest
     return kept
 
@@ -151,9 +182,9 @@ def _line_cost(one: Candidate) -> int:
     return _LINE_TOKENS + len(one.subject) // 3
 
 
-def _cost_of(kept: Sequence[Candidate]) -> int:
-    lines = {(one.place, one.step): _line_cost(one) for one in kept}
-    return sum(one.tokens for one in kept) + sum(lines.values())
+def _cost_of(kept: Sequence[Worded]) -> int:
+    lines = {(one.place, one.step): _line_cost(one) for one, *_ in kept}
+    return sum(known.one.tokens for known in kept) + sum(lines.values())
 
 
 class _Pool:
@@ -161,13 +192,19 @@ class _Pool:
 
     A word weighs more the fewer messages have it, and twice as much where a second one comes back to it.
     (Greedy coverage: Lin and Bilmes, A class of submodular functions for document summarization, 2011.)
+
+    Args:
+        known: the candidates.
+        told: the words that are told already.
+        least: what words have to be worth, for each token.
     """
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._candidates = candidates
-        self._texts = [words_of(one.text) for one in candidates]
-        self._heads = [_head_words(one) for one in candidates]
-        self._weigh = _weights(candidates, self._texts, self._heads)
+    def __init__(self, known: Iterable[Worded], told: frozenset[str], least: float) -> None:
+        self._known = folded([*known])
+        self._told, self._least = told, least
+        self._weigh = _weights(self._known)
+        self._weigh_again = {word: weight * _AGAIN for word, weight in self._weigh.items()}
+        candidates = [known.one for known in self._known]
         places = [one.place for one in candidates]
         oldest = min(places, default=0)
         span = max(1, max(places, default=0) - oldest)
@@ -190,83 +227,82 @@ class _Pool:
             * (_SUPERSEDED if one.about and newest[one.about] > one.place else 1.0)
             for one in candidates
         ]
+        self._heap = [
+            (-self._worth(number, told, 0)[0], -one.place, number) for number, one in enumerate(candidates)
+        ]
+        heapq.heapify(self._heap)
 
-    def cover(
-        self, room: float, told: frozenset[str], least: float
-    ) -> tuple[list[Candidate], frozenset[str]]:
-        """Return what a room in tokens is given to, and the words that are told then."""
-        candidates, texts, heads, weigh = self._candidates, self._texts, self._heads, self._weigh
-        covered = set(told)
+    def _worth(self, number: int, covered: Set[str], times: int) -> tuple[float, int]:
+        """Return how much a candidate tells for each token, and the tokens.
+
+        Args:
+            number: of the candidate.
+            covered: the words that are told.
+            times: how many pieces of its line are.
+        """
+        one, words, head, _ = self._known[number]
+        words = words if times else words | head
+        # Exact, so that the order of a set, which differs between processes, does not matter.
+        new = fsum(
+            chain(
+                map(self._weigh.__getitem__, words - covered),
+                map(self._weigh_again.__getitem__, words & covered),
+            )
+        )
+        new *= self._ranks[number] / (1 + times / _MANY)
+        if times >= _MOST_PIECES and not _is_said(one):
+            new *= _AGAIN
+        tokens = one.tokens + (0 if times else _line_cost(one))
+        return new / (tokens + 8), tokens
+
+    def cover(self, room: float) -> list[Worded]:
+        """Return what a room in tokens is given to."""
+        covered, heap = set(self._told), self._heap.copy()
         opened: Counter[tuple[int, int]] = Counter()
-        kept: dict[int, Candidate] = {}
-
-        def worth(number: int) -> tuple[float, int]:
-            """Return how much a candidate tells for each token, and the tokens."""
-            one = candidates[number]
-            times = opened[one.place, one.step]
-            words = texts[number] if times else texts[number] | heads[number]
-            # Exact, so that the order of a set, which differs between processes, does not matter.
-            new = fsum(weigh[word] * (_AGAIN if word in covered else 1.0) for word in words)
-            new *= self._ranks[number] / (1 + times / _MANY)
-            if times >= _MOST_PIECES and not _is_said(one):
-                new *= _AGAIN
-            tokens = one.tokens + (0 if times else _line_cost(one))
-            return new / (tokens + 8), tokens
-
-        heap = [(-worth(number)[0], -candidates[number].place, number) for number in range(len(candidates))]
-        heapq.heapify(heap)
+        kept: dict[int, Worded] = {}
         while heap:
             _, place, number = heapq.heappop(heap)
             if number in kept:
                 continue
-            value, tokens = worth(number)
-            if value < least and _is_said(candidates[number]):
+            one, words, head, _ = self._known[number]
+            line = (one.place, one.step)
+            value, tokens = self._worth(number, covered, opened[line])
+            if value < self._least and _is_said(one):
                 continue
             if heap and -value > heap[0][0]:  # less than it was: others may be worth more now
                 heapq.heappush(heap, (-value, place, number))
                 continue
-            one = candidates[number]
-            line = (one.place, one.step)
             if tokens > room:
                 continue
             room -= tokens
-            kept[number] = one
-            covered |= texts[number]
+            kept[number] = self._known[number]
+            covered |= words
             opened[line] += 1
             if opened[line] == 1:
-                covered |= heads[number]
+                covered |= head
                 for other in self._lines[line]:  # what else there is to tell on the line costs less now
-                    heapq.heappush(heap, (-worth(other)[0], place, other))
-        return list(kept.values()), told.union(*(texts[number] for number in kept))
+                    heapq.heappush(heap, (-self._worth(other, covered, 1)[0], place, other))
+        return list(kept.values())
 
 
 def _is_said(one: Candidate) -> bool:
     return one.said_by_user or one.kind == "agent"
 
 
-def _head_words(one: Candidate) -> frozenset[str]:
-    """Return the words before a line's pieces: which lines of a file were read is no news."""
-    return frozenset(word for word in words_of(f"{one.kind} {one.subject}") if not word.isdecimal())
-
-
-def _weights(
-    candidates: Sequence[Candidate], texts: Sequence[frozenset[str]], heads: Sequence[frozenset[str]]
-) -> dict[str, float]:
-    places: defaultdict[str, set[int]] = defaultdict(set)
+def _weights(candidates: Iterable[Worded]) -> dict[str, float]:
+    places: defaultdict[int, set[str]] = defaultdict(set)
     said: set[str] = set()
     values: set[str] = set()
-    for one, text, head in zip(candidates, texts, heads, strict=True):
-        for word in text | head:
-            places[word].add(one.place)
+    for one, words, head, names in candidates:
+        places[one.place] |= words | head
         said |= head
-        values |= values_of(f"{one.subject} {one.text}")
+        values |= names
         if _is_said(one):
-            said |= text
-    total = len({one.place for one in candidates}) + 1
+            said |= words
+    total = len(places) + 1
+    counts = Counter(chain.from_iterable(places.values()))
+    rarity = {n: (log(total / n) / log(total)) ** 2 * (2.0 if n > 1 else 1.0) for n in set(counts.values())}
     return {
-        word: (log(total / len(at)) / log(total)) ** 2
-        * (2.0 if len(at) > 1 else 1.0)
-        * (1.0 if word in said else _UNSAID)
-        * (1.0 if word in values else _PLAIN)
-        for word, at in places.items()
+        word: rarity[n] * (1.0 if word in said else _UNSAID) * (1.0 if word in values else _PLAIN)
+        for word, n in counts.items()
     }

@@ -14,6 +14,7 @@ from context_compressor.summarizers.rules.choice import (
     Candidate,
     Chooser,
     Heading,
+    Worded,
     chosen,
     order_of,
 )
@@ -89,13 +90,13 @@ def _kinds(stretch: Stretch) -> Counter[str]:
     return Counter(dict(stretch.kinds))
 
 
-def kept(candidates: Iterable[Candidate], room_tokens: int) -> tuple[Candidate, ...]:
+def kept(candidates: Iterable[Worded], room_tokens: int) -> tuple[Worded, ...]:
     """Return the candidates of all parts that the ledger keeps: four times the room, or those of one part."""
     return tuple(chosen(candidates, max(KEPT_TIMES * room_tokens, MOST_TOKENS)))
 
 
 def notes_by_rules(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Worded],
     *,
     room_tokens: int,
     tokens_of: Callable[[list[tuple[Heading, str]]], int],
@@ -115,11 +116,15 @@ def notes_by_rules(
     """
     if room_tokens <= 0:
         return []
-    chooser, stretch = Chooser(candidates, beside), 1.0
+    chooser, stretch = Chooser(candidates, room_tokens, told=beside), 1.0
+    calls: Counter[str] = Counter()
+    for some in told:
+        calls.update(dict(some.kinds))
     best: list[tuple[Heading, str]] = []
     least, most = 0.0, _MOST_STRETCH
     for _ in range(_ROUNDS):
-        lines = list(_lines(chooser.chosen(room_tokens, stretch=stretch), told, LABELS[language]))
+        some_of_them = [known.one for known in chooser.chosen(stretch)]
+        lines = list(_lines(some_of_them, told, calls, LABELS[language]))
         used = tokens_of(lines)
         if used <= room_tokens:
             best, least = lines, stretch
@@ -136,12 +141,11 @@ def notes_by_rules(
 
 
 def _lines(
-    candidates: Sequence[Candidate], told: Sequence[Stretch], labels: Labels
+    candidates: Sequence[Candidate], told: Sequence[Stretch], calls: Counter[str], labels: Labels
 ) -> Iterator[tuple[Heading, str]]:
     lines = [list(line) for _, line in groupby(candidates, key=lambda one: order_of(one)[:2])]
     log = [line for line in lines if line[0].heading == "done"]
     gaps = _gaps(log, told)
-    calls: Counter[str] = sum(map(_kinds, told), Counter())
     is_chat = not calls.keys() - _SPEAKERS
     gap: Counter[str] = Counter()
     for line, missing in zip(log, gaps, strict=False):
@@ -166,7 +170,9 @@ def _gaps(lines: Sequence[Sequence[Candidate]], told: Sequence[Stretch]) -> list
     places = [line[0].place for line in lines]
     for stretch in told:
         begin, end = bisect_left(places, stretch.first), bisect_right(places, stretch.last)
-        gaps[begin] += _kinds(stretch) - Counter(line[0].kind for line in lines[begin:end])
+        kinds = [line[0].kind for line in lines[begin:end]]
+        for kind, count in stretch.kinds:
+            gaps[begin][kind] += max(0, count - kinds.count(kind))
     for number, line in enumerate(lines):
         left, kind = line[0].times - 1, line[0].kind
         if kind in _SPEAKERS:

@@ -84,8 +84,10 @@ def head_of(line: str, most: int) -> str:
 def words_of(text: str) -> frozenset[str]:
     """Return the words of a text in lower case; of scripts without blanks each two characters."""
     words: set[str] = set()
-    for found in _WORD.finditer(text):
-        word = found[0].casefold()
+    folded = map(str.casefold, _WORD.findall(text))
+    if not _CJK.search(text):
+        return frozenset(word for word in folded if len(word) > 1)
+    for word in folded:
         if _CJK.search(word):
             words.update(word[n : n + 2] for n in range(max(1, len(word) - 1)))
         elif len(word) > 1:
@@ -94,14 +96,16 @@ def words_of(text: str) -> frozenset[str]:
 
 
 _VALUE = re.compile(
-    r"[^\W_]*(?:\d|[^\W\d_]_|[a-z][A-Z])\w*|(?<=\w[ ,(\"'])[A-Z]\w+|\w+(?=[._/]\w)|(?<=[._/])\w+"
+    r"(?<![^\W_])[^\W_]*(?:\d|[^\W\d_]_|[a-z][A-Z])\w*|(?<=\w[ ,(\"'])[A-Z]\w+"
+    r"|(?<!\w)\w+(?=[._/]\w)|(?<=[._/])\w+"
 )
-"""A number, an identifier, a part of a path, a name amid a sentence."""
+"""A number, an identifier, a part of a path, a name amid a sentence. What does not begin with a word does not
+begin within it either, and is not tried there."""
 
 
 def values_of(text: str) -> frozenset[str]:
     """Return the words of a text, as `words_of`, that are names, numbers or parts of paths by their form."""
-    return words_of(" ".join(found[0] for found in _VALUE.finditer(text)))
+    return words_of(" ".join(_VALUE.findall(text)))
 
 
 def packed(lines: Iterable[str], most: int) -> Iterator[str]:
