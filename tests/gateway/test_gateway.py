@@ -327,12 +327,14 @@ async def check_passes(path: str, body: Any, why: str | None, **options: Any) ->
 @streamed_or_not
 async def test_one_that_only_looks_on_changes_no_byte(api: Api, stream: bool, tmp_path: Path) -> None:
     """A list beyond the budget goes on as it came, and so does its answer; sizes alone are written down."""
-    body = {"model": "m", "stream": stream, LISTS[api.name]: notes(24), "max_tokens": 5}
+    tools = [{"name": "look", "description": "Say each word. " * 50}]
+    body = {"model": "m", "stream": stream, LISTS[api.name]: notes(24), "max_tokens": 5, "tools": tools}
     log = tmp_path / "log.jsonl"
     await check_passes(PATHS[api.name], body, "only observed", observe=str(log))
     writer().submit(int).result()
     _, line = map(json.loads, log.read_text().splitlines())
     assert [row["role"] for row in line["new"]] == ["user"] * 24
+    assert line["instructions"] > 4 * 50
     assert not any(one in log.read_text() for one in ("word", KEY))
 
 
