@@ -187,6 +187,18 @@ def test_texts_go_at_once_and_calls_when_the_stream_ends(path: str, names: list[
     assert "grep_offloaded" not in json.dumps(held)
 
 
+def test_usage_that_nobody_asked_for_is_left_out_of_a_stream() -> None:
+    """What comes beside text is the provider's own way; it tells what the replies before cost, too."""
+    reader = ChatWire().reader(OURS, {})
+    reader.hides_usage, reader.spent = True, {"prompt_tokens": 5}
+    text = {"id": "c", "choices": [{"index": 0, "delta": {"content": "a"}}]}
+    usage = {"prompt_tokens": 9}
+    remark = {"id": "c", "choices": [], "prompt_filter_results": []}
+    said = [remark, {**text, "usage": None}, {**text, "usage": usage}, {**remark, "usage": usage}]
+    summed = {**text, "usage": {"prompt_tokens": 14}}
+    assert [one for event in said for one in reader.feed(event)] == [remark, text, summed]
+
+
 @pytest.mark.parametrize(
     ("said", "kept", "before_what_it_led_to"),
     [

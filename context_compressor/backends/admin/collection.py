@@ -214,6 +214,8 @@ async def collect_texts(
                     over |= refs_in_state(state)
                     forgotten.setdefault(place, []).append(key)
                     conversations += is_record(state)
+                    if not dry_run:
+                        await states.delete(key)
                 elif is_record(state):
                     _, gone = tidied(state, key, now, branch_seconds)
                     over |= gone
@@ -227,7 +229,7 @@ async def collect_texts(
         *[
             refs
             for place, one in enumerate(directories)
-            for refs in await one.named_refs(without=forgotten.get(place, ()))
+            for refs in await one.named_refs(without=forgotten.get(place, ()) if dry_run else ())
         ]
     )
     named = [ledgers | space.refs_of_states() for space in spaces]
@@ -247,9 +249,6 @@ async def collect_texts(
         )
     halves: list[RemovedObject] = []
     if not dry_run:
-        for place, keys in forgotten.items():
-            for key in keys:
-                await directories[place].states().delete(key)
         swept = await sweep_all(dry_run=False)
         for space in spaces:
             try:
