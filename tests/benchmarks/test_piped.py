@@ -141,3 +141,4 @@ async def test_a_reader_calls_the_tools_that_a_peer_gives_its_agent() -> None:
     ]
     for name, given, answer in calls:
         assert (await system.call(name, json.dumps(given))).startswith(answer)
+    await system.aclose()
