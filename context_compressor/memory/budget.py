@@ -138,13 +138,16 @@ class BudgetInForce:
         """Return what was learnt, and what the last view costs, as JSON-like data."""
         if self._calibration.is_empty:
             return {"shown_tokens": self.shown_tokens}
-        saved = SavedBudget(
-            self.shown_tokens, self._given.max_total_tokens, self.config.budget, self._calibration
-        )
-        data = asdict(saved)
-        # As they come back from JSON: a state that a framework kept is compared with the one that is known.
-        data["learnt"]["reports"] = [list(pair) for pair in self._calibration.reports]
-        return data
+        return {"shown_tokens": self.shown_tokens, **self._learnt(self.config.budget)}
+
+    def _learnt(self, budget: int) -> dict[str, Any]:
+        """Return what was learnt, and for which budgets, as it comes back from JSON.
+
+        A state that a framework kept is compared with the one that is known.
+        """
+        learnt = asdict(self._calibration)
+        learnt["reports"] = [list(report) for report in self._calibration.reports]
+        return {"max_total_tokens": self._given.max_total_tokens, "budget": budget, "learnt": learnt}
 
     def recorded(self, counter: TokenCounter) -> dict[str, Any] | None:
         """Return what was learnt as a history keeps it, JSON-like data; None: nothing.
@@ -156,10 +159,7 @@ class BudgetInForce:
         """
         if self._calibration.is_empty:
             return None
-        learnt = asdict(self._calibration)
-        learnt["reports"] = [list(report) for report in self._calibration.reports]
-        saved = {"max_total_tokens": self._given.max_total_tokens, "budget": self.due_tokens}
-        return {"counter": name_of_counter(counter), "saved": {**saved, "learnt": learnt}}
+        return {"counter": name_of_counter(counter), "saved": self._learnt(self.due_tokens)}
 
     def following(self, saved: SavedBudget) -> BudgetInForce:
         """Return the budget that others recorded, for the view that was handed out here."""
