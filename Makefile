@@ -15,6 +15,7 @@ export PYTHONDONTWRITEBYTECODE =
 $(APART)/runtime/installed: WHAT = --editable ".[redis,sql]" agentscope-runtime==1.0.5.post1 "a2a-sdk<1" filelock pytest-xdist
 
 TESTS = $(BIN)/python -m pytest -n auto --dist worksteal
+LATE = -W error::pytest.PytestUnraisableExceptionWarning -W error::pytest.PytestUnhandledThreadExceptionWarning
 # Types are checked while tests run, since that takes one core a minute or more, and are told of at the end.
 TYPES_BESIDE = @told=$$(mktemp); $(BIN)/mypy >"$$told" 2>&1 & types=$$!;
 TYPES_TOLD = status=$$?; wait $$types || status=1; cat "$$told"; rm "$$told"; exit $$status
@@ -56,7 +57,7 @@ ci: style
 all: lint
 	@$(MAKE) --no-print-directory $(APART)/agentscope2/installed $(APART)/runtime/installed
 	@$(BIN)/python benchmarks/peers/make.py reme
-	$(TESTS) --all --hypothesis-profile explore
+	$(TESTS) --all --hypothesis-profile explore $(LATE)
 	$(APART)/runtime/bin/python -m pytest -p no:cacheprovider tests/services/test_services.py
 
 style: $(VENV)/installed-dev
