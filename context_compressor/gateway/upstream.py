@@ -207,13 +207,22 @@ def _kind(response: httpx.Response) -> str:
     return ", ".join(told) or "no content-type"
 
 
-async def _whole(response: httpx.Response) -> tuple[Dict, Headers]:
+async def _body_of(response: httpx.Response) -> bytes:
+    """Return a whole body, and end the request.
+
+    Raises:
+        Unreachable: it did not come whole, or cannot be read.
+    """
     try:
-        content = await response.aread()
+        return await response.aread()
     except httpx.HTTPError as error:
         raise Unreachable.by(error) from error
     finally:
         await response.aclose()
+
+
+async def _whole(response: httpx.Response) -> tuple[Dict, Headers]:
+    content = await _body_of(response)
     try:
         said = json.loads(content)
     except ValueError:
@@ -320,12 +329,7 @@ class Upstream:
         response = await self.open("POST", path, query, sent, content)
         if response.is_success:
             return response
-        try:
-            refused = await response.aread()
-        except httpx.HTTPError as error:
-            raise Unreachable.by(error) from error
-        finally:
-            await response.aclose()
+        refused = await _body_of(response)
         came = passed_on(response.headers.multi_items(), *_OF_BODY)
         raise Refused(response.status_code, refused, came, keys=keys_in(headers))
 
