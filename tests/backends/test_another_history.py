@@ -70,7 +70,7 @@ async def services(
     """Give two services, as two processes have them, and what backs their database up: one of their own."""
     url = url_of(kind, server, folder)
     if kind == "redis":
-        url = url.removesuffix("/0") + "/7"
+        url = url.removesuffix("/0") + "/7"  # which no other test uses
         client = Redis.from_url(url)
         async with RedisMemoryService(url) as one, RedisMemoryService(url) as two:
             yield one, two, lambda: keys_of(client)

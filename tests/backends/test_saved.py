@@ -20,7 +20,7 @@ async def test_sessions_of_an_earlier_release_show_what_they_showed(
 ) -> None:
     views = json.loads(unpacked("views.json.xz"))
     if kind == "redis":
-        where = f"redis://127.0.0.1:{server('redis')}/7"
+        where = f"redis://127.0.0.1:{server('redis')}/8"  # which no other test uses
         with Redis.from_url(where) as client:
             client.flushdb()
             redis_restored(client, json.loads(unpacked("redis.json.xz")))

@@ -1,12 +1,12 @@
 """The programs of AgentScope 1's tutorial on memory, word for word but for the import.
 
 They lie beside this in `tutorial`. Where the tutorial leaves something out (an agent's model, what is done
-with a memory), a line of this test stands in its place; where it takes a fake Redis, it is given a real one.
+with a memory), a line of this test stands in its place; where it takes a fake Redis, it is given a real one,
+which others use at the same time: the user's id is another each time.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 import warnings
@@ -33,7 +33,7 @@ HINT = "<system-hint>Create a plan first"
 
 
 def program(name: str, module: str, **changed: str) -> Any:
-    """Return what a program defines, compiled with another import and without what it leaves out."""
+    """Return a program, compiled with another import and without what it leaves out."""
     text = (Path(__file__).parent / "tutorial" / f"{name}.txt").read_text("utf-8")
     assert text.count("from agentscope.memory import") == 1
     text = text.replace("from agentscope.memory import", f"from {module} import")
@@ -42,7 +42,7 @@ def program(name: str, module: str, **changed: str) -> Any:
     for place, code in changed.items():
         assert text.count(PLACES[place]) == 1
         text = text.replace(PLACES[place], code)
-    return compile(text, name, "exec", dont_inherit=True)
+    return compile(text.replace("user_1", uuid4().hex), name, "exec", dont_inherit=True)
 
 
 PLACES = {"agent": "        # ...\n", "handled": "        # yield msg to the client\n", "used": "    ...\n"}
@@ -82,14 +82,7 @@ def real_redis(monkeypatch: pytest.MonkeyPatch, server: Callable[[str], int]) ->
             super().__init__(**given | {"port": port})
 
     monkeypatch.setattr("redis.asyncio.ConnectionPool", Pool)
-    asyncio.run(forget(port))
     return port
-
-
-async def forget(port: int) -> None:
-    memory = RedisMemory(port=port, user_id="user_1", session_id="session_1")
-    await memory.clear()
-    await memory.close()
 
 
 @pytest.mark.parametrize("module", OURS)
