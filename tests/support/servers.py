@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from tempfile import mkdtemp
 from typing import NamedTuple
 from uuid import uuid4
@@ -28,8 +29,9 @@ from filelock import FileLock
 _START_SECONDS = 60.0
 _KEPT: list[subprocess.Popen[bytes]] = []
 """So that Python does not warn of children that run."""
-_BELOW = 55_536
-"""Redis Cluster's bus takes the port 10,000 above."""
+_PORTS = range(12_000, 22_000)
+"""Whoever asks for any port is given none of these, nor of those 10,000 above, which a cluster's bus takes:
+nobody takes one between its choice and the start of its server."""
 
 
 class Started(NamedTuple):
@@ -52,10 +54,8 @@ def missing(what: str, mend: str) -> None:
 def free_port() -> int:
     """Return a port that nobody uses now."""
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port < _BELOW:
+        port = SystemRandom().choice(_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
 
 
