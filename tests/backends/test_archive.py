@@ -166,7 +166,7 @@ async def test_a_pipe_is_written_to_and_stays(
     reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
     await export_session(directory.history("ada", "chat"), FileOffloadStore(tmp_path / "texts", "chat"), pipe)
     assert pipe.is_fifo()
-    assert await asyncio.wait_for(reading, 10) == data_of(path)
+    assert await asyncio.wait_for(reading, 60) == data_of(path)
 
 
 async def test_whatever_is_changed_or_cut_is_refused(

@@ -58,7 +58,7 @@ async def test_the_next_call_works_in_any_process(two: tuple[Opened, Opened]) ->
         assert [one for one in done if one is not None and not isinstance(one, asyncio.CancelledError)] == []
         asked += ids
         acknowledged += [id for id, one in zip(ids, done, strict=True) if one is None]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for number, who in enumerate((elsewhere, opened)):
                 await who().add(Msg("user", "next", "user", id=f"{moment} next {number}"))
                 acknowledged.append(f"{moment} next {number}")
@@ -87,7 +87,7 @@ async def test_in_a_session_of_the_callers_it_is_his_to_end(two: tuple[Opened, O
         adding.cancel()
         [error] = await asyncio.gather(adding, return_exceptions=True)
         assert error is None or isinstance(error, asyncio.CancelledError)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await elsewhere().add(Msg("user", "next", "user"))
 
 
@@ -106,5 +106,5 @@ async def test_the_end_of_a_loop_waits_for_a_transaction(tmp_path: Path) -> None
             return adding
 
         await asyncio.to_thread(lambda: asyncio.run(leave()))
-        async with asyncio.timeout(10), SQLAlchemyMemory(url) as memory:
+        async with asyncio.timeout(60), SQLAlchemyMemory(url) as memory:
             await memory.add(Msg("user", "next", "user"))

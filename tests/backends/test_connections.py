@@ -131,7 +131,7 @@ def lives(url: str, name: str) -> list[int]:
     if not child:
         code = 1
         try:
-            code = asyncio.run(asyncio.wait_for(add("child"), 20))
+            code = asyncio.run(asyncio.wait_for(add("child"), 120))
         finally:
             os._exit(code)
     counts.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -84,4 +84,4 @@ async def test_a_session_goes_on_in_any_process_until_it_is_deleted(
             assert (await clients[1].get(f"{path}/messages")).json() == []
             for client in clients:
                 await client.aclose()
-    assert b"7731" not in _all_bytes(tmp_path)
+    assert b"gate code" not in _all_bytes(tmp_path)

@@ -70,9 +70,8 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Run a gateway. Rules write notes unless `summarizer` says otherwise."""
     settings = {name: options.pop(name) for name in Settings.__dataclass_fields__ if name in options}
-    read_seconds = options.pop("read_seconds", 30.0)
     settings["options"] = {"max_total_tokens": 4_000, "summarizer": "rules", **options}
-    upstream = Upstream(server if isinstance(server, str) else server.url, read_seconds=read_seconds)
+    upstream = Upstream(server if isinstance(server, str) else server.url)
     gateway = Gateway(upstream, Settings(**settings), backend)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         runner = uvicorn.Server(uvicorn.Config(gateway.app(), log_level="error", timeout_graceful_shutdown=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ async def test_of_two_who_are_near_the_budget_one_prepares(history: SharedHistor
     await filled(one, NEAR)
     await good_view(one)
     await good_view(other)
-    await asyncio.wait_for(gated.asked.wait(), 10)
+    await asyncio.wait_for(gated.asked.wait(), 60)
     await looked()
     gated.gate.set()
     await asyncio.gather(one.aclose(), other.aclose())  # which wait for what is paid for
@@ -183,6 +184,7 @@ async def test_a_lease_is_renewed_while_the_model_writes(
     history: SharedHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: history.now))
     gated, noting, _, other, first = await writing(history)
     second = asyncio.create_task(good_view(other))
     for _ in range(8):
@@ -251,7 +253,7 @@ async def test_what_is_granted_to_whoever_is_gone_is_given_back(
     monkeypatch.setattr(history, "claim", claim_late)
     ask = {"taken": lease.take, "begun": lambda: lease.begin("it"), "renewed": asked.wait}[what]
     asking = asyncio.ensure_future(ask())
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 60)
     asking.cancel()
     await asyncio.wait({asking})
     returning = asyncio.create_task(lease.give_back())
@@ -273,7 +275,7 @@ async def test_each_that_takes_an_event_over_is_counted(
         assert await lease.take()
         taken_over.append(await lease.begin("it"))
     if seconds < 1:
-        await asyncio.wait({lease._renewal for lease in standing[:2] if lease._renewal}, timeout=10)
+        await asyncio.wait({lease._renewal for lease in standing[:2] if lease._renewal}, timeout=60)
     for lease in standing[:2]:
         await lease.give_back()  # too late
     history.now += 1.5 * seconds
@@ -296,7 +298,7 @@ async def test_a_hook_may_close_the_memory(history: SharedHistory) -> None:
     await filled(memory, NEAR)
     await good_view(memory)
     gated.gate.set()
-    await asyncio.wait_for(closed.wait(), 10)
+    await asyncio.wait_for(closed.wait(), 60)
     assert history.held == {}
 
 
@@ -308,7 +310,7 @@ async def test_closing_gives_up_a_model_that_takes_too_long(
     one, other = memories(history, gated, noting)
     await filled(one, NEAR)
     await good_view(one)
-    await asyncio.wait_for(gated.asked.wait(), 10)
+    await asyncio.wait_for(gated.asked.wait(), 60)
     assert len(history.held) == 2
     await one.aclose()
     assert history.held == {}

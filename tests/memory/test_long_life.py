@@ -308,7 +308,7 @@ async def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
     state = await memory.save(pipe)
     assert pipe.is_fifo()
-    assert json.loads(await asyncio.wait_for(reading, 10)) == json.loads(json.dumps(state))
+    assert json.loads(await asyncio.wait_for(reading, 60)) == json.loads(json.dumps(state))
 
 
 async def test_a_base_that_lasts_is_saved_without_its_messages() -> None:

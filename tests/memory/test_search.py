@@ -817,5 +817,8 @@ async def test_clearing_lets_go_of_what_a_search_knew_of_the_history() -> None:
     await memory.search_history("handler_3")
     known = weakref.ref(memory._tracker.state.known)
     await memory.clear()
+    for thread in threading.enumerate():
+        if thread.name.startswith("search"):
+            thread.join()  # it lets go of its work after it is done
     gc.collect()
     assert known() is None

@@ -16,6 +16,7 @@ import pytest
 
 from context_compressor import CompressedMemory, CompressionEvent, FileOffloadStore, OffloadTools
 from context_compressor.offload import files
+from context_compressor.offload.directory import Tenant
 from tests.memory.scripted import REF, config, filled, good_view, new_memory, nothing_lost, turns, wire_text
 
 SAID = turns(10)
@@ -185,13 +186,13 @@ async def test_a_disk_that_hangs_takes_no_thread_of_the_loop(
     monkeypatch.setattr(files, "_GRACE_SECONDS", 0.0)
     hanging, gate = threading.Event(), threading.Event()
 
-    def hang(descriptor: int) -> None:
+    def hang(*_: object, **__: object) -> None:
         hanging.set()
         gate.wait()
 
-    monkeypatch.setattr(os, "fsync", hang)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     memory = new_memory(config(store_timeout_seconds=0.05), store=FileOffloadStore(tmp_path))
+    monkeypatch.setattr(Tenant, "enter", hang)  # a thread comes here, though the call is given up before
     await filled(memory, SAID)
     try:
         await memory.get_memory()

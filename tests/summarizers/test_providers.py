@@ -412,6 +412,8 @@ class TestKeys:
 
 class TestConnections:
     async def test_none_is_left_open(self, server: ModelServer, provider: Provider, recwarn):
+        gc.collect()  # what other tests left is told of now
+        recwarn.clear()
         server.script(completion(GOOD), status(404), reset(), completion(GOOD))
         asked = provider.make(server)
         await asked.summarize(ASKED)

@@ -72,7 +72,7 @@ def test_ctrl_c_while_a_model_summarises_leaves_the_output_as_it_was(tmp_path, r
 
 
 def test_ctrl_c_in_the_demo(tmp_path):
-    process = start_process("demo", cwd=tmp_path)
+    process = start_process("demo", "--turns", 400, cwd=tmp_path)  # it may not end before
     while not (line := process.stdout.readline()).startswith(b"turn"):
         assert line, process.stderr.read()
 
