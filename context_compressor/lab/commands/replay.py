@@ -45,10 +45,12 @@ from context_compressor.lab.commands.options import (
 from context_compressor.lab.commands.replay_parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.lab.commands.watch import watch_file
 from context_compressor.lab.measure import (
+    CACHE_WRITE_PRICES,
     EDIT_TOKENS,
     HOW_TO_ASK,
     KINDS,
     OURS,
+    PRICES,
     RAW,
     TRIED,
     Advice,
@@ -66,6 +68,8 @@ from context_compressor.lab.measure import (
 from context_compressor.lab.readers import Format, grouped
 
 DEFAULT_BUDGET = 16_000
+_BILLING_WRITES = frozenset((Format.CLAUDE_CODE, Format.ANTHROPIC))
+"""Formats of sessions whose provider bills what is written to its cache."""
 _SLUG_CHARACTERS = 60
 """Of a session's name in that of its picture."""
 
@@ -105,6 +109,15 @@ def replay(
             show_default=False,
         ),
     ] = EDIT_TOKENS,
+    cache_writes: Annotated[
+        bool | None,
+        typer.Option(
+            "--cache-writes/--no-cache-writes",
+            help="Whether the provider bills writing its cache: a new token counts 1.25 then. Default: for "
+            "sessions of Claude Code and Anthropic Messages.",
+            show_default=False,
+        ),
+    ] = None,
     report: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
@@ -172,6 +185,7 @@ def replay(
             one.session.turns,
             edit_tokens,
             one.session.title,
+            CACHE_WRITE_PRICES if _bills_writes(one.session.format, cache_writes) else PRICES,
         )
         for one in inputs.sessions
     ]
@@ -215,6 +229,10 @@ def replay(
     if is_interrupted:
         return INTERRUPTED
     return NO if data.failed or unfit else DONE
+
+
+def _bills_writes(format: Format, said: bool | None) -> bool:
+    return format in _BILLING_WRITES if said is None else said
 
 
 def _check_outputs(report: str | None, png: str | None, *, as_json: bool, quiet: bool) -> None:
@@ -324,14 +342,28 @@ def _print_tables(console: Console, data: ReportData, *, has_words: bool) -> Non
         if data.has_probes:
             _print_told(console, rows)
     advice = advise(data)
+    bare = sum(not session.has_instructions for session in data.sessions)
     if advice is not None:
-        _print_advice(console, advice)
+        _print_advice(console, advice, is_bare=bare > 0)
+    billed = sum(session.runs[0].replay.prices.fresh > PRICES.fresh for session in data.sessions)
     console.print(
         "peak: tokens of the largest request. fill: the mean of view to budget, from a session's first "
         "notes on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
         "history, prompt cache counted; as if model: had a model been asked apart for all notes; "
-        f"in place: had the agent's own model written {data.edit_tokens:,} tokens behind its last request."
+        f"in place: had the agent's own model written {data.edit_tokens:,} tokens behind its last request. "
+        f"A cost of 1.00 is the price of {rows[0][1].cost.raw:,.0f} input tokens that are not cached."
     )
+    if billed:
+        where = "" if billed == len(data.sessions) else f" (in {counted(billed, 'session')})"
+        console.print(
+            f"A token that is written to the provider's cache counts {CACHE_WRITE_PRICES.fresh}{where}, as "
+            f"Anthropic bills it; --no-cache-writes: {PRICES.fresh:.0f}."
+        )
+    if bare:
+        console.print(
+            f"No system prompt is in {counted(bare, 'session')}: what a client sends in each request beside "
+            "the messages, instructions and tools, is in none of these figures."
+        )
     if not has_words:
         console.print(
             "How much the views still answer is not known: a log of requests has sizes and no words."
@@ -343,8 +375,8 @@ def _print_tables(console: Console, data: ReportData, *, has_words: bool) -> Non
         )
 
 
-def _print_advice(console: Console, advice: Advice) -> None:
-    """Print budgets beside each other, and the one to take."""
+def _print_advice(console: Console, advice: Advice, *, is_bare: bool) -> None:
+    """Print budgets beside each other, and the one to take; `is_bare` says that instructions come on top."""
     count = counted(advice.sessions, "session")
     table = make_table(f"Side by side: {count}", "budget", _BESIDE)
     for one in advice.choices:
@@ -358,17 +390,28 @@ def _print_advice(console: Console, advice: Advice) -> None:
         )
     print_table(console, table)
     chosen = advice.chosen
-    if chosen is None:
+    if chosen is None and not any(one.fits for one in advice.choices):
         console.print("At none of these budgets does each turn have a view that fits: try larger ones.")
         return
+    if chosen is None:
+        console.print(
+            "These sessions gain nothing at any of these budgets that fits: sending the history costs no "
+            "more. Only a window that is too small for it speaks for one."
+        )
+        return
     sure = f"95 %: {_between(chosen)}" if chosen.low is not None else "of one session no interval can be told"
+    take = "Take"
+    if chosen.high is not None and not chosen.is_shown_to_gain:
+        take = (
+            "These sessions do not show that any of these budgets is cheaper than the history. Where the "
+            "window asks for one, take"
+        )
+    more = " and what the client sends beside the messages" if is_bare else ""
     console.print(
-        f"Take max_total_tokens={chosen.budget}: in place, {ratio(chosen.cost)} of what the history costs "
-        f"({sure}; {count}). It is the largest budget that these sessions do not show to be dearer than the "
-        "cheapest."
+        f"{take} max_total_tokens={chosen.budget}{more}: in place, {ratio(chosen.cost)} of what the history "
+        f"costs ({sure}; {count}). Of the budgets that gain, it is the largest that these sessions do not "
+        "show to be dearer than the cheapest."
     )
-    if chosen.high is not None and chosen.high >= 1:
-        console.print("They do not show that it is cheaper than the history, either.")
 
 
 def _between(one: Choice) -> str:

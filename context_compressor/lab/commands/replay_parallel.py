@@ -21,7 +21,9 @@ from context_compressor.errors import ContextCompressorError
 from context_compressor.lab.measure import (
     EDIT_TOKENS,
     OURS,
+    PRICES,
     SYSTEMS,
+    Prices,
     Probe,
     Recording,
     SessionRun,
@@ -53,6 +55,7 @@ class Task:
     turns: tuple[int, ...] | None = None
     edit_tokens: int = EDIT_TOKENS
     title: str = ""
+    prices: Prices = PRICES
 
     @property
     def steps(self) -> int:
@@ -78,7 +81,7 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
         if not recording.turns:
             return Skipped(task.name, "has no assistant message after an input, so no turn", is_failure=False)
         runs = tuple(
-            asyncio.run(_watch(recording, system, budget, task.edit_tokens, on_turn))
+            asyncio.run(_watch(recording, system, budget, task, on_turn))
             for budget in task.budgets
             for system in task.systems
         )
@@ -96,6 +99,7 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
         runs,
         task.probes,
         task.title.strip() or first_request(task.messages),
+        recording.instruction_tokens > 0,
     )
     # At no budget there is a view: all there is to tell would be told of the history.
     is_told = any(turn.is_sent for run in runs if run.replay.system == OURS for turn in run.replay.turns)
@@ -116,10 +120,17 @@ def find_unfit(session: SessionRun) -> list[Skipped]:
 
 
 async def _watch(
-    recording: Recording, system: str, budget: int, edit_tokens: int, on_turn: Callable[[], object]
+    recording: Recording, system: str, budget: int, task: Task, on_turn: Callable[[], object]
 ) -> Watched:
     made = SYSTEMS[system](budget, recording.counter)
-    result = await watch(recording, made, budget=budget, edit_tokens=edit_tokens, on_turn=lambda _: on_turn())
+    result = await watch(
+        recording,
+        made,
+        budget=budget,
+        edit_tokens=task.edit_tokens,
+        prices=task.prices,
+        on_turn=lambda _: on_turn(),
+    )
     await asyncio.sleep(0)  # Ctrl-C in this process is noticed at a pause
     return result
 

@@ -36,9 +36,11 @@ from context_compressor.lab.measure.recording import readable as readable
 from context_compressor.lab.measure.replay import excerpt_of as excerpt_of
 from context_compressor.lab.measure.replay import replay as replay
 from context_compressor.lab.measure.replay import watch as watch
+from context_compressor.lab.measure.results import CACHE_WRITE_PRICES as CACHE_WRITE_PRICES
 from context_compressor.lab.measure.results import EDIT_TOKENS as EDIT_TOKENS
 from context_compressor.lab.measure.results import HOW_TO_ASK as HOW_TO_ASK
 from context_compressor.lab.measure.results import OURS as OURS
+from context_compressor.lab.measure.results import PRICES as PRICES
 from context_compressor.lab.measure.results import RAW as RAW
 from context_compressor.lab.measure.results import Excerpt as Excerpt
 from context_compressor.lab.measure.results import Prices as Prices

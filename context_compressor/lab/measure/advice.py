@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from context_compressor.lab.measure.results import OURS, ReportData, SessionRun, cost_of, percentile
+from context_compressor.lab.measure.results import OURS, ReportData, SessionRun, percentile
 
 TRIED = (8_000, 16_000, 32_000, 64_000, 128_000)
 """Budgets in tokens that are tried beside each other for a log of requests, where nobody names any."""
@@ -29,6 +29,16 @@ class Choice:
     fits: bool
     """Whether each turn has a view that fits and that a provider takes."""
 
+    @property
+    def gains(self) -> bool:
+        """Whether something left a view, and views cost less than the history."""
+        return self.events > 0 and self.cost < 1
+
+    @property
+    def is_shown_to_gain(self) -> bool:
+        """Whether that is so by the whole of the interval, too."""
+        return self.gains and self.high is not None and self.high < 1
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -38,7 +48,7 @@ class Advice:
     choices: tuple[Choice, ...]
     """The smallest budget first."""
     budget: int | None
-    """The largest of those that fit and are not surely dearer than the cheapest; None where none fits."""
+    """The largest of those that fit, gain and are not surely dearer than the cheapest; None if none does."""
 
     @property
     def chosen(self) -> Choice | None:
@@ -51,12 +61,13 @@ def advise(data: ReportData) -> Advice | None:
 
     A larger budget leaves more of a conversation word for word, so the largest is taken of which the sessions
     do not show that it is dearer than the cheapest: the interval of 95 % of the difference has 0 in it, or
-    lies below.
+    lies below. One at which nothing is gained is never taken, and one that is not shown to gain only where
+    none is.
     """
     chance = random.Random(_SEED)
     numbers = range(len(data.sessions))
     draws = [chance.choices(numbers, k=len(numbers)) for _ in range(_DRAWS)] if len(numbers) > 1 else []
-    raw = [cost_of(one.run(OURS, data.budgets[0]).replay.turns).raw for one in data.sessions]
+    raw = [one.run(OURS, data.budgets[0]).replay.cost.raw for one in data.sessions]
     if len(data.budgets) < 2 or not sum(raw):
         return None
 
@@ -65,22 +76,23 @@ def advise(data: ReportData) -> Advice | None:
 
     choices, drawn = [], {}
     for budget in sorted(data.budgets):
-        costs = [cost_of(one.run(OURS, budget).replay.turns).in_place for one in data.sessions]
+        costs = [one.run(OURS, budget).replay.cost.in_place for one in data.sessions]
         cost, drawn[budget] = sum(costs) / sum(raw), ratios(costs)
         ends = percentile(drawn[budget], _LOW), percentile(drawn[budget], _HIGH)
         events = sum(len(one.run(OURS, budget).events) for one in data.sessions)
         choices.append(Choice(budget, cost, *ends, events, all(_fits(one, budget) for one in data.sessions)))
-    fitting = [one for one in choices if one.fits]
-    if not fitting:
+    gaining = [one for one in choices if one.fits and one.gains]
+    if not gaining:
         return Advice(len(numbers), tuple(choices), None)
-    cheapest = min(fitting, key=lambda one: one.cost)
+    gaining = [one for one in gaining if one.is_shown_to_gain] or gaining
+    cheapest = min(gaining, key=lambda one: one.cost)
 
     def is_surely_dearer(one: Choice) -> bool:
         beyond = [a - b for a, b in zip(drawn[one.budget], drawn[cheapest.budget], strict=True)]
         least = percentile(beyond, _LOW)
         return (one.cost - cheapest.cost if least is None else least) > 0
 
-    taken = max(one.budget for one in fitting if not is_surely_dearer(one))
+    taken = max(one.budget for one in gaining if not is_surely_dearer(one))
     return Advice(len(numbers), tuple(choices), taken)
 
 

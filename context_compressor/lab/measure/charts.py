@@ -228,7 +228,7 @@ def cost_chart(replays: Sequence[Replay]) -> Chart:
         axes = figure.subplots()
         ends = [0.0]
         for replay in replays:
-            costs = [cost_of([turn]) for turn in replay.turns]
+            costs = [cost_of([turn], replay.prices) for turn in replay.turns]
             spent = list(accumulate(cost.spent for cost in costs))
             as_if = list(accumulate(cost.as_if_model for cost in costs))
             ends += spent[-1:] + as_if[-1:]

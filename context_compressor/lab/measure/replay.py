@@ -12,9 +12,11 @@ from context_compressor.lab.measure.recording import Chat, Recording, message_te
 from context_compressor.lab.measure.results import (
     EDIT_TOKENS,
     MESSAGE_TOKENS,
+    PRICES,
     RAW,
     Asked,
     Excerpt,
+    Prices,
     Replay,
     SeenMessage,
     StandIn,
@@ -49,6 +51,7 @@ async def watch(
     *,
     budget: int,
     edit_tokens: int = EDIT_TOKENS,
+    prices: Prices = PRICES,
     on_turn: Callable[[Turn], object] | None = None,
 ) -> Watched:
     """Replay a session, and return what was seen on the way.
@@ -58,6 +61,7 @@ async def watch(
         system: a new system; events and stand-ins are seen of an `Ours` only.
         budget: tokens that a view should cost at most.
         edit_tokens: as `replay` takes them.
+        prices: as `replay` takes them.
         on_turn: called after each turn; what it raises ends the replay.
     """
     watcher = _Watcher(recording, system) if isinstance(system, Ours) else None
@@ -68,7 +72,9 @@ async def watch(
         if on_turn is not None:
             on_turn(turn)
 
-    result = await replay(recording, system, budget=budget, edit_tokens=edit_tokens, on_turn=look)
+    result = await replay(
+        recording, system, budget=budget, edit_tokens=edit_tokens, prices=prices, on_turn=look
+    )
     if watcher is None:
         return Watched(result)
     return Watched(
@@ -182,6 +188,7 @@ async def replay(
     *,
     budget: int,
     edit_tokens: int = EDIT_TOKENS,
+    prices: Prices = PRICES,
     on_turn: OnTurn | None = None,
     on_probes: OnProbes | None = None,
 ) -> Replay:
@@ -197,6 +204,7 @@ async def replay(
         budget: tokens that a view should cost at most.
         edit_tokens: what the agent's own model is taken to write, in place, in a turn that summarises, where
             no model wrote.
+        prices: those of the provider that the session was held with.
         on_turn: looks on; what it raises ends the replay.
         on_probes: looks on, too.
     """
@@ -233,6 +241,7 @@ async def replay(
         asked=tuple(asked[n] for n in sorted(asked)),
         stored_texts=len(texts),
         stored_bytes=sum(len(text.encode("utf-8", "surrogatepass")) for text in texts),
+        prices=prices,
     )
 
 

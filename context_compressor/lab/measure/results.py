@@ -32,7 +32,7 @@ class Prices:
     cached: float = 0.1
     """In the prefix that a request shares, message for message, with the one before."""
     fresh: float = 1.0
-    """In the rest of the request; 1.25 where a provider charges for writing its cache."""
+    """In the rest of the request; more where a provider charges for writing its cache."""
     summary_input: float = 1.0
     """Read by whoever summarises."""
     summary_output: float = 4.0
@@ -43,6 +43,7 @@ class Prices:
 
 PRICES = Prices()
 CACHE_WRITE_PRICES = Prices(fresh=1.25)
+"""Of Anthropic, which bills what is written to its cache: https://platform.claude.com/docs/en/about-claude/pricing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,11 @@ class Cost:
 
 def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
     """Return what turns cost."""
+    return _sum_up(_costs_of(turn, prices) for turn in turns)
+
+
+def _costs_of(turn: Turn, prices: Prices) -> tuple[float, float, float, float, float]:
+    """Return what a turn costs: `raw`, `view`, and beside the view `spent`, `as_if_model` and `in_place`."""
 
     def sending(tokens: int, cached: int) -> float:
         return prices.cached * cached + prices.fresh * (tokens - cached)
@@ -152,16 +158,21 @@ def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
         fresh = prices.summary_input * (read - cached)
         return fresh + prices.cached * cached + prices.summary_output * written
 
-    raw = view = paid = written = edited = 0.0
-    for turn in turns:
-        raw += sending(turn.raw_tokens, turn.raw_cached_tokens)
-        view += sending(turn.view_tokens, turn.cached_tokens)
-        paid += summarising(turn.paid_input_tokens, turn.paid_output_tokens, turn.paid_cached_tokens)
-        written += summarising(turn.summary_input_tokens, turn.summary_output_tokens)
-        edited += prices.cached * turn.in_place_cached_tokens + prices.fresh * turn.in_place_input_tokens
-        edited += prices.in_place_output * turn.in_place_output_tokens
-    costs = view + paid, view + written, view + edited
-    return Cost(raw, view, *costs, *(_share(cost, raw) for cost in costs))
+    edited = prices.cached * turn.in_place_cached_tokens + prices.fresh * turn.in_place_input_tokens
+    return (
+        sending(turn.raw_tokens, turn.raw_cached_tokens),
+        sending(turn.view_tokens, turn.cached_tokens),
+        summarising(turn.paid_input_tokens, turn.paid_output_tokens, turn.paid_cached_tokens),
+        summarising(turn.summary_input_tokens, turn.summary_output_tokens),
+        edited + prices.in_place_output * turn.in_place_output_tokens,
+    )
+
+
+def _sum_up(costs: Iterable[tuple[float, float, float, float, float]]) -> Cost:
+    raw, view, *beside = map(sum, zip([0.0] * 5, *costs, strict=True))
+    spent, as_if_model, in_place = (view + more for more in beside)
+    ratios = (_share(cost, raw) for cost in (spent, as_if_model, in_place))
+    return Cost(raw, view, spent, as_if_model, in_place, *ratios)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +204,9 @@ class Totals:
     noted: int
     """Turns before which somebody was asked for a summary or notes, a model or rules in its place."""
     cost: Cost
+    """At the prices of each session's provider."""
     cost_with_cache_writes: Cost
+    """As if each of them billed writing its cache."""
     fill: float | None
     """The mean of view tokens to budget, over requests from a session's first summary on, if any."""
     told: Told | None
@@ -218,6 +231,13 @@ class Replay:
     """Texts in the store at the end, each once."""
     stored_bytes: int
     """Their bytes, in UTF-8."""
+    prices: Prices = PRICES
+    """Of the provider that the session was held with."""
+
+    @property
+    def cost(self) -> Cost:
+        """What the turns cost."""
+        return cost_of(self.turns, self.prices)
 
     def totals(self) -> Totals:
         """Return what the turns come to."""
@@ -258,7 +278,7 @@ def total(replays: Sequence[Replay]) -> Totals:
         over=sum(turn.is_over for turn in turns),
         invalid=sum(bool(turn.problems) for turn in turns),
         noted=sum(turn.summary_input_tokens > 0 for turn in turns),
-        cost=cost_of(turns),
+        cost=_sum_up(_costs_of(turn, replay.prices) for replay in replays for turn in replay.turns),
         cost_with_cache_writes=cost_of(turns, CACHE_WRITE_PRICES),
         fill=_share(sum(fills), len(fills)),
         told=count_told(asked),
@@ -389,6 +409,8 @@ class SessionRun:
     probes: tuple[Probe, ...] = ()
     title: str = ""
     """What its program called it, else the first request of its user."""
+    has_instructions: bool = True
+    """False where the recording holds none, as the transcripts of clients do not."""
 
     def run(self, system: str, budget: int) -> Watched:
         """Return the run of a system at a budget."""

@@ -12,6 +12,8 @@ from context_compressor import TiktokenCounter
 from context_compressor.integrations.observed import Observer, writer
 from context_compressor.lab.commands import replay_parallel
 from context_compressor.lab.measure import watch
+from context_compressor.messages.anthropic import to_anthropic
+from context_compressor.messages.chat import from_openai
 from context_compressor.messages.forms import as_form
 from tests.cli.support import environment, run_process, start_process
 from tests.lab.measure.reports import session
@@ -101,6 +103,49 @@ def test_of_one_session_no_interval_is_told(cli, tmp_path, messages):
     out = " ".join(ran.out.split())
     assert "Take max_total_tokens=" in out
     assert "of one session no interval can be told" in out
+
+
+@pytest.mark.parametrize(
+    ("budgets", "turns", "says"),
+    [
+        ((3_000, 60_000), (30,), "Take max_total_tokens=3000: in place, 0."),
+        ((60_000, 90_000), (30,), "These sessions gain nothing at any of these budgets that fits"),
+        ((3_000, 5_000), (30, 2), "These sessions do not show that any of these budgets is cheaper"),
+    ],
+)
+def test_no_budget_is_recommended_at_which_nothing_is_gained(cli, tmp_path, budgets, turns, says):
+    """One at which nothing leaves is passed over; that none gains, or is shown to, is said first."""
+    (tmp_path / "in.jsonl").write_text("\n".join(json.dumps({"messages": session(n)}) for n in turns))
+    options = [part for budget in budgets for part in ("--budget", budget)]
+    ran = cli("replay", "in.jsonl", *options, "--jobs", 1)
+    assert says in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(
+    ("provider", "option", "fresh"),
+    [
+        ("openai", None, 1.0),
+        ("openai", "--cache-writes", 1.25),
+        ("anthropic", None, 1.25),
+        ("anthropic", "--no-cache-writes", 1.0),
+    ],
+)
+def test_what_is_written_to_the_cache_costs_what_the_provider_bills(
+    cli, tmp_path, messages, provider, option, fresh
+):
+    """Costs and the foot follow; the foot says what the history costs, and whose instructions are missing."""
+    if provider == "anthropic":
+        messages = to_anthropic(from_openai(messages[1:]))
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+    options = ("replay", "chat.json", "--budget", 3000, "--jobs", 1, *([option] if option else []))
+    out = " ".join(cli(*options).out.split())
+    told = json.loads(cli(*options, "--json").out)
+    raw, ours = told["totals"]
+    assert told["sessions"][0]["runs"][1]["prices"]["fresh"] == fresh
+    assert (ours["cost"] == ours["cost_with_cache_writes"]) is (fresh == 1.25)
+    assert f"is the price of {raw['cost']['raw']:,.0f} input tokens" in out
+    assert ("counts 1.25, as Anthropic" in out) is (fresh == 1.25)
+    assert ("No system prompt is in 1 session" in out) is (provider == "anthropic")
 
 
 def test_a_log_of_sizes_is_no_transcript_to_compress_or_examine(cli, observed, monkeypatch):
