@@ -5,9 +5,10 @@ and where older messages were, a summary that names one. This writes the session
 `AgentScopeCompressedMemory` to load:
 
     python examples/reme_sessions.py OLD_SESSION.json NEW_SESSION.json working_memory
+    python examples/reme_sessions.py OLD_FOLDER NEW_FOLDER working_memory
 
-The last is the folder that `store_dir` named. Nothing is changed but the new file. If a file is missing, what
-names it stays as it is, the file is named, and the exit code is 1.
+The last is the folder that `store_dir` named. Nothing is changed but the new files; their folder is made. If
+a file is missing, what names it stays as it is, session and file are named, and the exit code is 1.
 """
 
 import argparse
@@ -94,19 +95,30 @@ def spread(item: Any, files: Files) -> Iterator[Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Put back what ReMe moved out of a saved session.")
-    parser.add_argument("old", type=Path, help="a session that ReMe's memory saved: JSON")
-    parser.add_argument("new", type=Path, help="where to write it; must not be there yet")
+    parser = argparse.ArgumentParser(description="Put back what ReMe moved out of saved sessions.")
+    parser.add_argument(
+        "old", type=Path, help="a session that ReMe's memory saved (JSON), or a folder of them"
+    )
+    parser.add_argument("new", type=Path, help="where to write it, or them; must not be there yet")
     parser.add_argument("files", type=Path, help="the folder of ReMe's store_dir")
     args = parser.parse_args()
-    files = Files(args.files)
-    session = whole(json.loads(args.old.read_text(encoding="utf-8")), files)
-    with args.new.open("x", encoding="utf-8") as file:
-        json.dump(session, file, ensure_ascii=False)
-    print(f"put back: {files.results} tool results, {len(files.groups)} groups of messages")
-    for path in sorted(files.gone):
-        print(f"missing: {path}", file=sys.stderr)
-    return 1 if files.gone else 0
+    if args.new.exists():
+        parser.error(f"{args.new}: is there already; name another, or remove it")
+    olds = sorted(args.old.glob("*.json")) if args.old.is_dir() else [args.old]
+    if not olds:
+        parser.error(f"{args.old}: holds no .json file; name the folder in which the sessions lie")
+    is_whole = True
+    for old in olds:
+        files = Files(args.files)
+        session = whole(json.loads(old.read_text(encoding="utf-8")), files)
+        new = args.new / old.name if args.old.is_dir() else args.new
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(json.dumps(session, ensure_ascii=False), encoding="utf-8")
+        print(f"{new}: put back {files.results} tool results, {len(files.groups)} groups of messages")
+        for path in sorted(files.gone):
+            print(f"{new}: missing {path}", file=sys.stderr)
+        is_whole = is_whole and not files.gone
+    return 0 if is_whole else 1
 
 
 if __name__ == "__main__":

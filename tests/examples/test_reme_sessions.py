@@ -36,14 +36,17 @@ def written_anew(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def put_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Any]:
-    """Run the example; return its exit code, and the memory's state in what it wrote."""
-    paths = [folder / "session.json", folder / "new.json", folder / "files"]
+def put_back(folder: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool = False) -> tuple[int, Any]:
+    """Run the example on a folder or a file; return its exit code, and the memory's state that it wrote."""
+    old, new = folder / "session.json", folder / "new" / "whole" / "session.json"
+    paths = [*((old, new) if alone else (old.parent, new.parent)), folder / "files"]
     monkeypatch.setattr("sys.argv", ["reme_sessions.py", *map(str, paths)])
-    before = paths[0].read_bytes()
+    before = old.read_bytes()
     code = REME_SESSIONS.main()
-    assert paths[0].read_bytes() == before
-    return code, json.loads(paths[1].read_text(encoding="utf-8"))["agent"]["memory"]
+    assert old.read_bytes() == before
+    with pytest.raises(SystemExit):  # never written over
+        REME_SESSIONS.main()
+    return code, json.loads(new.read_text(encoding="utf-8"))["agent"]["memory"]
 
 
 @pytest.mark.parametrize("form", ["pairs", "messages alone"])
@@ -58,7 +61,7 @@ async def test_a_session_that_reme_saved_is_whole_again(
         session = json.loads(path.read_text(encoding="utf-8"))
         session["agent"]["memory"]["content"] = [one for one, _ in session["agent"]["memory"]["content"]]
         path.write_text(json.dumps(session), encoding="utf-8")
-    code, state = put_back(folder, monkeypatch)
+    code, state = put_back(folder, monkeypatch, alone=form == "pairs")
     assert code == 0
     memory = AgentScopeCompressedMemory()
     memory.load_state_dict(state)
@@ -83,8 +86,9 @@ def test_a_file_that_is_gone_is_named_and_its_place_stays(
     code, state = put_back(saved, monkeypatch)
     old = json.loads((saved / "session.json").read_text(encoding="utf-8"))["agent"]["memory"]["content"]
     assert code == 1
-    assert capsys.readouterr().err.split() == [
-        "missing:", "files/call_7.txt", "missing:", "files/chat-6_1.json"
+    new = saved / "new" / "whole" / "session.json"
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        f"{new}: missing files/call_7.txt", f"{new}: missing files/chat-6_1.json"
     ]  # fmt: skip
     changed = [at for at, (one, now) in enumerate(zip(old, state["content"], strict=True)) if one != now]
     assert len(changed) == 1  # what is there is put back

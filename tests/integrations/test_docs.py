@@ -23,13 +23,19 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "migrating-from-reme.md").read_text(encoding="utf-8")
 
 
-async def test_its_code_runs_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_its_code_runs_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And prints what stands there."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"old": InMemoryMemory()}
     for block in blocks("python", GUIDE):
         result = eval(compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
         if inspect.isawaitable(result):
             await result
+    factor, trial = capsys.readouterr().out.split("\n", 1)
+    assert f"  # {float(factor):.2f}" in GUIDE
+    assert trial in blocks("text", GUIDE)
     agent = names["agent"]
     assert isinstance(agent, ReActAgent)
     assert agent.memory is names["memory"]
