@@ -332,14 +332,50 @@ def test_wrong_arguments_are_named() -> None:
             stats_of(client)
 
 
-async def test_the_page_runs_and_names_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(name, "k")
+async def test_the_page_runs_and_names_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its loop streams, runs tools, and goes on in another process, also where one died while a tool ran."""
     page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-    names: Dict = {}
-    for block in blocks("python", page):
-        exec(compile(block, "page", "exec"), names)
-    assert isinstance(names["client"], openai.AsyncOpenAI)
-    assert issubclass(names["qwen"], dashscope.AioGeneration)
-    for name in ("client", "claude"):
-        await names[name].close()
+    monkeypatch.chdir(tmp_path)
+    ran: list[tuple[str, Dict]] = []
+
+    async def run(name: str, arguments: Dict) -> str:
+        ran.append((name, arguments))
+        if len(ran) == 2:
+            raise ConnectionError
+        return f"line of {arguments['path']}\n" * 3_000
+
+    def policy(messages: list[Dict]) -> Any:
+        if messages[-1]["role"] == "user":
+            return answer(tool_calls=[("read_log", {"path": "a.log"})])
+        return answer("Read.")
+
+    tools = [{"type": "function", "function": {"name": "read_log", "parameters": {"type": "object"}}}]
+    async with ModelServer(policy=policy, window_tokens=32_000, enforce=True) as server:
+        for name, value in (
+            ("OPENAI_API_KEY", "k"),
+            ("ANTHROPIC_API_KEY", "k"),
+            ("OPENAI_BASE_URL", server.url),
+        ):
+            monkeypatch.setenv(name, value)
+        for texts in (["Look.", "Again."], ["And now?"]):
+            names: Dict = {}
+            for block in blocks("python", page):
+                exec(compile(block, "page", "exec"), names)
+            assert isinstance(names["client"], openai.AsyncOpenAI)
+            assert issubclass(names["qwen"], dashscope.AioGeneration)
+            for text in texts:
+                if text == "Again.":
+                    with pytest.raises(ConnectionError):
+                        await names["turn"]("ada", text, tools, run)
+                else:
+                    assert await names["turn"]("ada", text, tools, run) == "Read."
+            for name in ("client", "claude", "states"):
+                await names[name].close()
+        assert server.refusals == []
+    said = json.loads((tmp_path / "ada.json").read_text())
+    assert [one["role"] for one in said][-6:] == [
+        "assistant", "tool", "user", "assistant", "tool", "assistant"
+    ]  # fmt: skip
+    assert capsys.readouterr().out.replace("None\n", "") == "Read." * 2
