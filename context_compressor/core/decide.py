@@ -154,6 +154,22 @@ Step = Show | Perform | Overflow
 
 
 @dataclass(frozen=True, slots=True)
+class Loan:
+    """What comes with an exchange once something before it has left: thoughts that its turn began with."""
+
+    by: ItemKey
+    before: frozenset[ItemKey]
+    """Exchanges that have to stay for it to need none."""
+    tokens: int
+    is_due: bool = False
+    """Whether something before it left already."""
+
+    def is_taken(self, gone: AbstractSet[ItemKey]) -> bool:
+        """Tell whether it is needed once these have left."""
+        return self.by not in gone and (self.is_due or not self.before.isdisjoint(gone))
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that a decision rests on, beside the view."""
 
@@ -166,8 +182,10 @@ class Situation:
     """Texts that could not be stubbed (a collision, or no gain)."""
     extra_tokens: int = 0
     """Tokens of what is fixed and no item: the base memory's own summary, what stands beside the messages."""
-    lent_tokens: int = 0
-    """What of these a view costs only once it does more than grow."""
+    cut_extra_tokens: int = 0
+    """The same of a view that does more than grow, loans apart."""
+    loans: Sequence[Loan] = ()
+    """Of those that a cut makes necessary, one comes: at most the dearest."""
     growth_tokens: int = 0
     """Tokens by which the view will have grown when the plan is committed, where that is planned ahead: what
     is to leave then is decided as if they stood at the end of the view now."""
@@ -182,7 +200,7 @@ def decide(items: Sequence[ViewItem], situation: Situation) -> Step:
     planned = plan(items, situation)
     if planned is not None:
         return Perform(planned)
-    tokens = situation.extra_tokens - situation.lent_tokens + sum(item.tokens for item in items)
+    tokens = situation.extra_tokens + sum(item.tokens for item in items)
     return Overflow() if tokens > situation.config.budget else Show()
 
 
@@ -195,7 +213,8 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     config, budget = situation.config, situation.config.budget
     draft.stub_arrivals()
     only_grows = not (draft.stubs or situation.growth_tokens)
-    over = draft.projected - (situation.lent_tokens if only_grows else 0) > budget
+    grown = situation.extra_tokens + sum(unit.tokens for unit in draft.units)
+    over = (grown if only_grows else draft.projected) > budget
     crowded = is_crowded(draft.units, config)
     if not (over or crowded or situation.manual):
         return draft.finish(Reason.ARRIVAL)
@@ -340,8 +359,9 @@ class Draft:
         refs_only: whether what leaves is only named by its ref, without a summary.
     """
 
-    # What the view would cost is kept in two sums, since each stub and unit that is planned asks for it:
-    # `_staying`, of all that does not leave for the notes, and `_segments_cost`, of what stands for those.
+    # What the view would cost is kept in parts, since each stub and unit that is planned asks for it:
+    # `_staying`, of all that does not leave for the notes, `_segments_cost`, of what stands for those, and
+    # `_taken`, the loans that are needed then.
 
     def __init__(self, items: Sequence[ViewItem], situation: Situation) -> None:
         config = situation.config
@@ -350,16 +370,20 @@ class Draft:
         self.stubs: dict[tuple[ItemKey, PartPath], PlannedStub] = {}
         self.leaving: dict[ItemKey, Unit] = {}
         self._saved: dict[ItemKey, int] = {}
-        self._beside = situation.extra_tokens + situation.growth_tokens
-        self.tokens_now = self._beside + sum(unit.tokens for unit in self.units)
-        self._staying = self.tokens_now
+        self._beside = situation.cut_extra_tokens + situation.growth_tokens
+        self._loans: dict[ItemKey, list[Loan]] = {}
+        for loan in situation.loans:
+            for key in (loan.by, *loan.before):
+                self._loans.setdefault(key, []).append(loan)
+        self._reckon_staying(frozenset())
         self._segments_cost = 0
+        self.tokens_now = self.projected
         self.refs_only = config.mode == "compact"
         self._planned: list[PlannedSegment] = []
         self._is_shrunk = self._is_mute = False
         self._earlier = [unit for unit in self.units if unit.segment and not unit.volatile]
         """What stands for all that left before: the notes, or segments of an earlier release."""
-        fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
+        fixed = situation.cut_extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
         room = max(0, config.budget - fixed)
         self.target = int(fixed + config.target_ratio * room)
 
@@ -374,7 +398,11 @@ class Draft:
     @property
     def projected(self) -> int:
         """Tokens of the view after the plan, at most."""
-        return self._staying + self._segments_cost
+        return self._staying + self._segments_cost + self._lent
+
+    @property
+    def _lent(self) -> int:
+        return max((loan.tokens for loan in self._taken), default=0)
 
     # Stubs
 
@@ -580,6 +608,7 @@ class Draft:
             for one in [unit] if lasting.tokens else [*self._earlier, unit]:
                 self._staying -= self._tokens_of(one)
                 lasting.add(one, self._tokens_of(one))
+            self._lend(self._loans.get(unit.key, ()), self.leaving.keys())
             reckon()
         self._settle()
 
@@ -636,7 +665,7 @@ class Draft:
         recent = [unit for unit in self.units if unit.recent]
         stays = [unit for unit in self.units if unit.fixed or unit.kept or unit in recent[-1:]]
         most = budget if self.situation.manual else self.bearable
-        left = most - self._beside - self.situation.costs.segment - self._tokens_in(stays)
+        left = most - self._beside - self._lent - self.situation.costs.segment - self._tokens_in(stays)
         return max(room, min(LEAST_NOTES_TOKENS, left))
 
     @property
@@ -753,7 +782,7 @@ class Draft:
         """Plan summaries after all, where what left made room for them."""
         if self.situation.config.mode == "compact":
             return
-        free = self.situation.config.budget - self._staying
+        free = self.situation.config.budget - self._staying - self._lent
         self.refs_only = False
         self._plan_runs(free // max(1, len(self._planned)))
         if self.projected > self.situation.config.budget:
@@ -768,12 +797,20 @@ class Draft:
         label = self.situation.costs.segment
         self._segments_cost = sum(label + planned.summary_tokens for planned in self._planned)
 
-    def _reckon_staying(self, gone: Collection[ItemKey]) -> None:
+    def _reckon_staying(self, gone: AbstractSet[ItemKey]) -> None:
         self._staying = self._beside + self._tokens_in(u for u in self.units if u.key not in gone)
+        self._taken: set[Loan] = set()
+        self._lend(self.situation.loans, gone)
+
+    def _lend(self, loans: Iterable[Loan], gone: AbstractSet[ItemKey]) -> None:
+        for loan in loans:
+            (self._taken.add if loan.is_taken(gone) else self._taken.discard)(loan)
 
     def gain_of(self, candidates: Sequence[Unit]) -> int:
-        """Return the tokens of those among these units that stay: at most so many would leave with them."""
-        return self._tokens_in([unit for unit in candidates if unit.key not in self.leaving])
+        """Return the tokens of those among these units that stay, and what is lent to them: at most so many
+        would leave with them.
+        """
+        return self._tokens_in([unit for unit in candidates if unit.key not in self.leaving]) + self._lent
 
     def finish(self, reason: Reason) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""

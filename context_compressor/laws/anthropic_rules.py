@@ -298,6 +298,22 @@ class _Checker:
         self._hosted.pop(call_id, None)
 
 
+def opens_without_thinking(messages: Sequence[Any], history: Sequence[Any]) -> Iterator[str]:
+    """Yield that the turn that is open begins with no thinking, where it does in the history.
+
+    "A final `assistant` message must start with a thinking block", and so calls that go on after a first one
+    which left the view begin with its thinking.
+    """
+    start, first = open_turn(messages), open_turn(history)
+    thinks = any(map(_begins_with_thinking, history[first : first + 1]))
+    if thinks and not all(map(_begins_with_thinking, messages[start : start + 1])):
+        yield f"messages.{start}.content.0.type: Expected `thinking`, but found another block."
+
+
+def _begins_with_thinking(message: Any) -> bool:
+    return next((block.get("type") for block in blocks_of(message)), None) in _THINKING
+
+
 def _lost_thinking(messages: Sequence[Any], thinking: Mapping[str, str]) -> Iterator[str]:
     start = open_turn(messages)
     there = thinking_of(messages[start:])

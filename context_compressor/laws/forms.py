@@ -67,7 +67,9 @@ def _judge_responses(history: History) -> Callable[[History], list[str]]:
 
 
 def _judge_anthropic(history: History) -> Callable[[History], list[str]]:
-    """Thinking stays as it was while its turn is open; wherever it stands, it is none that was not there."""
+    """Thinking stays as it was while its turn is open, which still begins with it; wherever it stands, it is
+    none that was not there.
+    """
     with naming_extras("laws"):
         from context_compressor.laws import anthropic_rules
 
@@ -76,6 +78,7 @@ def _judge_anthropic(history: History) -> Callable[[History], list[str]]:
 
     def judge(view: History) -> list[str]:
         found = anthropic_rules.problems(view, thinking=thinking)
+        found += anthropic_rules.opens_without_thinking(view, history)
         changed = [block for block in anthropic_rules.thoughts_in(view) if json.dumps(block) not in known]
         return found + [f"thinking was changed: {block!r:.80}" for block in changed]
 

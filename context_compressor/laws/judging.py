@@ -73,7 +73,8 @@ def _still(subject: Subject, trace: Trace) -> Iterator[Breach]:
             continue
         grown = [*before.view, *now.given[len(before.given) :]]
         tokens = subject.tokens(grown)
-        if tokens <= subject.budget * subject.trigger:
+        is_refused = form_of(subject.form).judge(now.given)(grown)
+        if tokens <= subject.budget * subject.trigger and not is_refused:
             place = next(
                 (at for at, (a, b) in enumerate(zip(before.view, now.view, strict=False)) if a != b),
                 len(now.view),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from os import PathLike
 from types import TracebackType
@@ -259,8 +258,8 @@ class CompressedMemory(MemoryBase):
         """
         form = said.form
         originals = [(one.ids, piece) for one, piece in zip(listing, said.pieces, strict=False)]
-        beside, now = partial(form.beside, said.items), self._tracker.state
-        now.shown.expect_system(text, beside, said.items, has_left=bool(now.ledger.entries))
+        own, now = [ids for ids, piece in originals for _ in piece], self._tracker.state
+        now.shown.expect_system(text, said, own, has_left=bool(now.ledger.entries))
 
         def write(state: MemoryState) -> list[Any]:
             view = state.view(None, with_summaries=True)
@@ -271,7 +270,7 @@ class CompressedMemory(MemoryBase):
                 there = [item for ids, piece in originals if any(map(known, ids)) for item in piece]
             written = write_view(view, state.shown.whole, form, originals)
             shown = form.finish(written, there, system)
-            state.shown.note_sent(text, beside, said.items, shown)
+            state.shown.note_sent(said, shown)
             return shown
 
         return await self._shown(write)

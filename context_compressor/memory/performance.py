@@ -54,7 +54,7 @@ class Performance:
             names_tools=state.names_tools,
             fresh=frozenset(state.fresh),
             free_tokens=state.budget.free_tokens,
-            system=state.shown.system[0],
+            system=state.shown.system,
             places=state.known.places_of(_leaving(plan)),
         )
         self.done: Done | None = None

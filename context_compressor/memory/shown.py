@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from context_compressor.core.decide import Loan
 from context_compressor.core.edits import ItemKey
 from context_compressor.core.items import ViewItem
 from context_compressor.memory.base import summary_message
+from context_compressor.memory.listing import Said
+from context_compressor.messages.anthropic import Lent
 from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
 from context_compressor.offload.pages import shows_page
 from context_compressor.tokens.counter import TokenCounter, measure
-
-Beside = Callable[[Sequence[Any] | None], Sequence[Block]]
 
 
 class ShownView:
@@ -26,8 +27,9 @@ class ShownView:
         whole: ids of the messages that are shown as they came.
         tokens: what the messages cost.
         summary_tokens: what of that is the summary's.
-        system: what the request carries beside the messages: a text, and blocks.
-        system_tokens: what of `tokens` that costs.
+        system: the text that the request carries beside the messages.
+        system_tokens: what of `tokens` all costs that it carries there.
+        cut_system_tokens: what that costs beside a view that does more than grow, what is lent apart.
         summary_place: how many instructions stand before the summary at most, once that was decided: one that
             comes later does not move it.
     """
@@ -39,10 +41,14 @@ class ShownView:
         self.tokens = 0
         self.summary_tokens = 0
         self.summary_place: int | None = None
-        self.system: tuple[str, Sequence[Block]] = ("", ())
-        self.system_tokens = 0
-        self._most_system: tuple[str, Sequence[Block]] | None = None
+        self.system = ""
+        self.system_tokens = self.cut_system_tokens = 0
         self._sent: tuple[Sequence[Any], int] | None = None
+        self._said: Said | None = None
+        self._lent: list[Lent] = []
+        self._ids: Sequence[Sequence[str]] = ()
+        self._lent_tokens: dict[str, int] = {}
+        self._counted: list[tuple[str, Sequence[Block], int]] = []
         self._counter = counter
         self._summary: Msg | None = None
 
@@ -56,10 +62,11 @@ class ShownView:
             self._messages += [item.msg for item in grown]
         self.whole |= _whole(grown)
         self.tokens += sum([item.tokens for item in grown])
+        if self._said is not None or self._sent is None:
+            self._reckon_system()
 
     def show(self, items: Sequence[ViewItem]) -> None:
         """Show these items and no others."""
-        self.set_system(*self.most_system)  # what stands beside a view hangs on its beginning
         self._sent = None
         self.items = list(items)
         self._messages = None
@@ -67,6 +74,7 @@ class ShownView:
         self.tokens = self.system_tokens + sum(item.tokens for item in self.items)
         if self._summary is not None:
             self.tokens += self.summary_tokens
+        self._reckon_system()
 
     @property
     def messages(self) -> list[Msg]:
@@ -107,49 +115,77 @@ class ShownView:
         self.show(self.items)
         return True
 
-    @property
-    def most_system(self) -> tuple[str, Sequence[Block]]:
-        """What the request may carry beside the messages, whatever leaves the view."""
-        return self._most_system or self.system
-
-    @property
-    def most_system_tokens(self) -> int:
-        """What that costs."""
-        most = self.most_system
-        return self.system_tokens if most == self.system else self._cost_of(*most)
-
-    def expect_system(self, text: str, beside: Beside, said: Sequence[Any], *, has_left: bool) -> None:
-        """Reckon with what the request may carry beside the messages: with all of it once the view does more
-        than grow, until then with what comes with the view that was sent last and what is new.
+    def expect_system(self, text: str, said: Said, ids: Sequence[Sequence[str]], *, has_left: bool) -> None:
+        """Reckon, until a view is sent, with what the request carries beside it: with what comes with the
+        view that was sent last and what is new, or where that is not known, with the most that may come.
 
         Args:
             text: the system text.
-            beside: returns the blocks that come with a view, and for None the most that may.
             said: the list that the view is of.
+            ids: of the messages that each of its items gives, as far as it is known.
             has_left: whether something has left the view.
         """
-        sent, size = self._sent or ((), 0)
-        is_known = self._sent is not None or not has_left
-        most = beside(None)
-        self.set_system(text, beside([*sent, *said[size:]]) if is_known else most)
-        self._most_system = (text, most)
+        self.system, self._said, self._ids = text, said, ids
+        self._lent = said.form.lends(said.items[: len(ids)])
+        self.cut_system_tokens = self._cost_of(text, said.form.beside(said.items, None))
+        if self._sent is None and not has_left:
+            self._sent = (), 0
+        self._reckon_system()
 
-    def note_sent(self, text: str, beside: Beside, said: Sequence[Any], sent: Sequence[Any]) -> None:
+    def note_sent(self, said: Said, sent: Sequence[Any]) -> None:
         """Note what was sent for a list, and what the request carries beside it."""
-        self._sent = (tuple(sent), len(said))  # what is handed out is the caller's
-        self.set_system(text, beside(sent))
+        self._said, self._sent = said, (tuple(sent), len(self.items))  # what is handed out is the caller's
+        self._reckon_system()
+        shown, self._said = self._exchanges() if self._lent else {}, None
+        self._lent = [one for one in self._lent if self._ids[one.place][0] in shown]
 
-    def set_system(self, text: str, beside: Sequence[Block] = ()) -> None:
-        """Count what the request carries beside the messages: a text, blocks, both or neither."""
-        if (text, beside) != self.system:
-            tokens = self._cost_of(text, beside)
-            self.tokens += tokens - self.system_tokens
-            self.system, self.system_tokens = (text, beside), tokens
+    def go_on_from(self, other: ShownView) -> None:
+        """Reckon with what the request carries beside another view."""
+        self.system, self.cut_system_tokens = other.system, other.cut_system_tokens
+        self._lent, self._ids, self._lent_tokens = other._lent, other._ids, other._lent_tokens
+
+    def loans(self) -> list[Loan]:
+        """Return what exchanges that are shown borrow once something before them has left."""
+        if not self._lent:
+            return []
+        shown, found = self._exchanges(), list[Loan]()
+        left = {id for item in self.items if item.kind == "segment" for id in item.covered}
+        for one in self._lent:
+            lender, by = self._ids[one.lender][0], self._ids[one.place][0]
+            before = {id for ids in self._ids[one.start : one.place] for id in ids}
+            if by in shown:
+                if lender not in self._lent_tokens:
+                    self._lent_tokens[lender] = self._measure(one.blocks)
+                others = frozenset(shown[id] for id in before & shown.keys())
+                found.append(Loan(shown[by], others, self._lent_tokens[lender], not left.isdisjoint(before)))
+        return found
+
+    def _exchanges(self) -> dict[str, ItemKey]:
+        shown = (item for item in self.items if item.kind != "segment")
+        return {id: item.exchange for item in shown for id in item.covered}
+
+    def _reckon_system(self) -> None:
+        if self._said is not None and self._sent is not None:
+            (sent, size), said = self._sent, self._said
+            new = {id for item in self.items[size:] for id in item.covered}
+            grown = (one for one, own in zip(said.items, self._ids, strict=False) if not new.isdisjoint(own))
+            tokens = self._cost_of(self.system, said.form.beside(said.items, [*sent, *grown]))
+        else:
+            taken = (loan.tokens for loan in self.loans() if loan.is_taken(frozenset()))
+            tokens = self.cut_system_tokens + max(taken, default=0)
+        self.tokens += tokens - self.system_tokens
+        self.system_tokens = tokens
 
     def _cost_of(self, text: str, beside: Sequence[Block]) -> int:
-        content = [{"type": "text", "text": text}, *beside]
-        msg = Msg("system", content, "system", timestamp="", id="")
-        return measure(self._counter, msg).total if text or beside else 0
+        for known, blocks, tokens in self._counted:
+            if (known, blocks) == (text, beside):
+                return tokens
+        tokens = self._measure([{"type": "text", "text": text}, *beside]) if text or beside else 0
+        self._counted = [(text, beside, tokens), *self._counted[:1]]
+        return tokens
+
+    def _measure(self, content: Sequence[Block]) -> int:
+        return measure(self._counter, Msg("system", list(content), "system", timestamp="", id="")).total
 
     @property
     def summary(self) -> str:

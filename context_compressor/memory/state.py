@@ -107,7 +107,7 @@ class MemoryState:
         other.ledger, other.budget, other.blocked = rebuilt.ledger, self.budget, set(self.blocked)
         other.known, other.generation = known, self.generation + 1
         other.names_tools = self.names_tools
-        other.shown.set_system(*self.shown.most_system)
+        other.shown.go_on_from(self.shown)
         other.shown.set_summary(self.shown.summary)
         other.rebuild(rebuilt)
         return other
@@ -346,8 +346,9 @@ class MemoryState:
             marks=self._marks(),
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
-            extra_tokens=self.shown.summary_tokens + self.shown.most_system_tokens,
-            lent_tokens=self.shown.most_system_tokens - self.shown.system_tokens,
+            extra_tokens=self.shown.summary_tokens + self.shown.system_tokens,
+            cut_extra_tokens=self.shown.summary_tokens + self.shown.cut_system_tokens,
+            loans=self.shown.loans(),
             growth_tokens=growth_tokens,
             manual=manual,
             goal_tokens=goal_tokens,

@@ -7,12 +7,11 @@ says: reading makes two messages of it, writing joins them again. What blocks ca
 
 from __future__ import annotations
 
-import json
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
-from typing import Any, Final
+from itertools import pairwise, takewhile
+from typing import Any, Final, NamedTuple
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.kinds import WRAPPED, Words, data_of_part, part_of, refuse_foreign, told
@@ -204,12 +203,13 @@ def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[An
 
 
 def beside(said: Sequence[Any], shown: Sequence[Any] | None = None) -> list[Block]:
-    """Return what `as_accepted` may put beside a view of a list; given a view, what it puts there."""
-    lent = _thoughts_to_lend(said)
+    """Return what `as_accepted` puts beside a view of a list; without one, what it may put beside any, loans
+    apart.
+    """
     opening = {"type": "text", "text": OPENING}
     if shown is None:
-        return [opening, *max(lent.values(), key=lambda one: len(json.dumps(one)), default=[])]
-    opened = _with_opening([*shown])
+        return [opening]
+    lent, opened = _thoughts_to_lend(said), _with_opening([*shown])
     begun = [one for one in _with_thoughts(opened, lent) if _begins_with_thoughts(one)]
     calls = [str(get(part, "id")) for one in begun for part in _parts_of(one, "tool_use")]
     thoughts = next((lent[call] for call in calls if call in lent), [])
@@ -298,14 +298,40 @@ def _with_thoughts(written: list[Any], lent: Mapping[str, list[dict[str, Any]]])
 
 def _thoughts_to_lend(said: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
     """Return, by the ids of calls before which nothing was thought, the thoughts that begin their turn."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for first, *others in _turns(said):
-        if not others or not _begins_with_thoughts(said[first]):
+    return {
+        str(get(part, "id")): one.blocks
+        for one in lends(said)
+        for part in _parts_of(said[one.place], "tool_use")
+    }
+
+
+class Lent(NamedTuple):
+    """Blocks with which a message begins once something that stands between two places has left the view."""
+
+    lender: int
+    """The place of the message whose blocks they are."""
+    start: int
+    """Where that begins which has to stand before it."""
+    place: int
+    blocks: list[Block]
+
+
+def lends(said: Sequence[Any]) -> list[Lent]:
+    """Return what the calls of a list may have to borrow: those before which nothing was thought.
+
+    A call borrows, as `_with_thoughts` has it, where no other of its turn is left before it, or where notes
+    stand between: so something from the one before it on has left.
+    """
+    found: list[Lent] = []
+    for turn in _turns(said):
+        if len(turn) < 2 or not _begins_with_thoughts(said[turn[0]]):
             continue
-        thoughts = _thoughts_of(said[first])
-        for message in (said[place] for place in others):
-            if not _begins_with_thoughts(message):
-                found |= {str(get(part, "id")): thoughts for part in _parts_of(message, "tool_use")}
+        thoughts = _thoughts_of(said[turn[0]])
+        found += [
+            Lent(turn[0], before, place, thoughts)
+            for before, place in pairwise(turn)
+            if _parts_of(said[place], "tool_use") and not _begins_with_thoughts(said[place])
+        ]
     return found
 
 

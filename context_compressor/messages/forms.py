@@ -29,6 +29,10 @@ def _nothing(said: Sequence[Any], shown: Sequence[Any] | None) -> list[Block]:  
     return []
 
 
+def _lends_nothing(said: Sequence[Any]) -> list[anthropic.Lent]:  # noqa: ARG001
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A shape of messages. What `read` takes, `write` gives back.
@@ -41,8 +45,9 @@ class Form:
         joins: tells whether two messages, one behind the other, are one in this shape.
         finish: returns what is sent, for rules that hold for the whole of it: is given a view in this shape,
             what the history has of the list that it is of, and what the request carries as `system`.
-        beside: returns the blocks that `finish` may put beside a view of a list, to be counted; given what it
-            returned too, those that it put there.
+        beside: returns the blocks that `finish` put beside a view of a list, to be counted; for None in its
+            place those that it may put beside any view, what is lent apart.
+        lends: returns what else it puts there once something has left.
         is_frozen: whether nobody changes an item, so that the same object always says the same.
     """
 
@@ -52,6 +57,7 @@ class Form:
     joins: Callable[[Msg, Msg], bool] = _never
     finish: Callable[[list[Any], Sequence[Any], Any], list[Any]] = _as_written
     beside: Callable[[Sequence[Any], Sequence[Any] | None], list[Block]] = _nothing
+    lends: Callable[[Sequence[Any]], list[anthropic.Lent]] = _lends_nothing
     is_frozen: bool = False
 
     @property
@@ -79,6 +85,7 @@ FORMS: dict[str, Form] = {
         joins=anthropic.joins,
         finish=anthropic.as_accepted,
         beside=anthropic.beside,
+        lends=anthropic.lends,
     ),
 }
 """Those that have names: chat dicts, as OpenAI and DashScope take them, items of OpenAI's Responses API, and

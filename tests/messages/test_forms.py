@@ -582,7 +582,7 @@ async def test_a_turn_that_began_with_thoughts_still_does() -> None:
 
 
 async def test_a_view_that_fits_stays_whatever_a_turn_that_left_it_had_thought() -> None:
-    thought = {"type": "thinking", "thinking": "So it is. " * 250, "signature": "sig"}
+    thought = {"type": "thinking", "thinking": "So it is. " * 420, "signature": "sig"}
     said: list[Dict] = [{"role": "user", "content": "Check all shards."}]
     memory = CompressedMemory(max_total_tokens=2_000)
     for number in range(6):
@@ -596,6 +596,31 @@ async def test_a_view_that_fits_stays_whatever_a_turn_that_left_it_had_thought()
         await memory.view(said, form="anthropic")
         assert memory.stats().events == (number > 0)
     assert memory.stats().view_tokens > 2_000 - COUNTER.count_messages(from_anthropic(said[1:2]))
+
+
+@pytest.mark.parametrize("seed", [26, 56, 85, 101])
+async def test_what_is_lent_to_calls_exceeds_no_budget_and_refuses_no_list(seed: int) -> None:
+    """Turns begin with thoughts up to and above the budget, and are asked for in the midst of calls, too."""
+    rng, said = Random(seed), list[Dict]()
+    for turn in range(6):
+        said.append({"role": "user", "content": f"Do part {turn}. " + "please " * rng.choice([1, 5, 200])})
+        words = rng.choice([5, 60, 300, 800])
+        for number in range(turn * 10, turn * 10 + rng.randrange(1, 9)):
+            thought = {"type": "thinking", "thinking": f"think {number} " * words, "signature": "sig"}
+            use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {}}
+            thinks = number == turn * 10 or rng.random() < 0.1
+            said.append({"role": "assistant", "content": [thought, use] if thinks else [use]})
+            content = f"row {number} " * rng.choice([2, 40, 150])
+            result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": content}
+            said.append({"role": "user", "content": [result]})
+        said.append({"role": "assistant", "content": f"Done {turn}."})
+    memory, end = CompressedMemory(max_total_tokens=2_000), 0
+    while end < len(said):
+        end = min(len(said), end + rng.choice([1, 2, 2, 3, 6]))
+        view = await memory.view(said[:end], form="anthropic")
+        assert COUNTER.count_messages(from_anthropic(view)) <= 2_000
+        assert not [*anthropic_rules.opens_without_thinking(view, said[:end])]
+    assert memory.stats().events > 3
 
 
 async def test_thoughts_that_were_deleted_begin_no_turn() -> None:

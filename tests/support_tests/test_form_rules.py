@@ -184,3 +184,11 @@ class TestAnthropic:
         assert "cannot be modified" in anthropic_rules.problems(changed, thinking=thinking)[0]
         closed = [*lost, model(text()), HI]
         assert anthropic_rules.problems(closed, thinking=thinking) == []
+
+    def test_an_open_turn_begins_with_thinking_where_it_does_in_the_history(self):
+        history = [HI, model(THOUGHT, use()), user(result()), model(use("t2")), user(result("t2"))]
+        for view in (history, history[:1], [HI, model(THOUGHT, use("t2")), history[4]], [HI, *history[:1]]):
+            assert [*anthropic_rules.opens_without_thinking(view, history)] == []
+        [problem] = anthropic_rules.opens_without_thinking([HI, *history[3:]], history)
+        assert "messages.1.content.0.type: Expected `thinking`" in problem
+        assert [*anthropic_rules.opens_without_thinking([HI, *history[3:]], history[3:])] == []
