@@ -28,8 +28,9 @@ from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from sqlalchemy.ext.asyncio import create_async_engine
 
-from context_compressor import CompressionEvent, InMemoryOffloadStore, ref_of
+from context_compressor import CompressionEvent, SQLAlchemyOffloadStore, ref_of
 from context_compressor.errors import SummarizerError
 from context_compressor.integrations import langchain
 from context_compressor.integrations.asked import Asked, Last
@@ -411,9 +412,13 @@ async def test_the_page_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> No
         exec(block, names)
     assert names["compression"].stats("thread-1") is None
     assert "context_compression" in names["agent"].builder.state_schema.__annotations__
-    saver, store = InMemorySaver(), InMemoryOffloadStore()
-    agent = create_agent(GenericFakeChatModel(messages=iter(["Hello."])), checkpointer=saver)
-    await agent.ainvoke(asked("Hello"), on("t"))
-    await store.write("what left")
-    await names["delete_user"](saver, ["t"], store)
-    assert (await store.refs(), saver.storage["t"]) == ([], {})
+    saver, engine = InMemorySaver(), create_async_engine("sqlite+aiosqlite://")
+    agent = create_agent(GenericFakeChatModel(messages=iter(["Hello."] * 2)), checkpointer=saver)
+    stores = [SQLAlchemyOffloadStore(engine, ("ada", thread)) for thread in "12"]
+    for thread, store in zip("12", stores, strict=True):
+        await agent.ainvoke(asked("Hello"), on(f"ada/{thread}"))
+        await store.write("what left")
+    await names["delete_thread"](saver, engine, "ada", "1")
+    assert [len(await store.refs()) for store in stores] == [0, 1]
+    assert [bool(saver.storage[f"ada/{thread}"]) for thread in "12"] == [False, True]
+    await engine.dispose()
