@@ -41,9 +41,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links that leave the folder of pages to what was taken in."""
-    up = "../" * page.file.src_uri.count("/")
-    markdown = _PICTURE.sub(_by_scheme, markdown)
-    return _OUTSIDE.sub(lambda found: f"]({up}{_page_of(found[1])}{found[2] or ''})", markdown)
+    return _led(_PICTURE.sub(_by_scheme, markdown), page.file.src_uri)
 
 
 def on_post_build(config: Any) -> None:
@@ -56,7 +54,8 @@ def on_post_build(config: Any) -> None:
                 is_made = what.startswith("reference/")  # of docstrings: there is no text to read beside it
                 lines.append(f"- [{title}]({what.replace('.md', '.html') if is_made else what})")
                 if not is_made:
-                    (site / what).write_bytes((ROOT / "docs" / what).read_bytes())
+                    text = _led((ROOT / "docs" / what).read_text(encoding="utf-8"), what, ".html")
+                    (site / what).write_text(text, encoding="utf-8")
             else:
                 lines.extend(["", f"{'#' * level} {title}", ""])
                 for one in what:
@@ -65,6 +64,17 @@ def on_post_build(config: Any) -> None:
     for entry in config.nav:
         add(entry, 2)
     (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _led(markdown: str, page: str, suffix: str = ".md") -> str:
+    """Lead the links of a page that leave the folder of pages to what was taken in."""
+    up = "../" * page.count("/")
+
+    def there(found: re.Match[str]) -> str:
+        taken = re.sub(r"\.md$", suffix, _page_of(found[1]))
+        return f"]({up}{taken}{found[2] or ''})"
+
+    return _OUTSIDE.sub(there, markdown)
 
 
 def _dark(picture: Path) -> Path:

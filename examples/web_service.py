@@ -11,15 +11,16 @@
 has one engine for all its users. Whichever process gets a request goes on with the session.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-from uuid import uuid4
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated, Any
+from uuid import UUID, uuid4
 
-from fastapi import BackgroundTasks, FastAPI, Header, HTTPException, Request, Response
-from openai import APIStatusError, AsyncOpenAI
+from fastapi import FastAPI, Header, HTTPException, Request, Response
+from openai import APIStatusError, AsyncOpenAI, OpenAIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from context_compressor import (
@@ -41,7 +42,7 @@ URL = os.environ.get("MEMORY_URL", "sqlite+aiosqlite:///memory.db")
 BUDGET = int(os.environ.get("MEMORY_TOKENS", "16000"))
 COUNTER = TiktokenCounter()
 TURN_SECONDS = 300.0
-"""Longer than an answer takes: how long a session waits for a process that died."""
+"""How long a session waits for a process that died; an answer that takes half of it is given up."""
 ORDER_TOOL: Any = {
     "type": "function",
     "function": {
@@ -66,6 +67,12 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
+
+
+@app.exception_handler(OpenAIError)
+async def provider_failed(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Answer that the question may be sent again."""
+    return Response("the provider of the model failed; send the question again", 502)
 
 
 def opened(engine: Any, user: str, session: str) -> CompressedMemory:
@@ -107,31 +114,25 @@ async def result_of(call: Any, read_back: OffloadTools) -> dict[str, Any]:
 
 
 @app.post("/users/{user}/sessions/{session}/messages")
-async def chat(
-    request: Request, tasks: BackgroundTasks, user: str, session: str, x_request_id: str = Header()
-) -> str:
+async def chat(request: Request, user: str, session: str, x_request_id: Annotated[UUID, Header()]) -> str:
     """Answer a user, who may be sent to another process the next time."""
-    question = Msg("user", (await request.body()).decode(), "user", id=x_request_id)
+    question = Msg("user", (await request.body()).decode(), "user", id=str(x_request_id))
     engine = request.app.state.engine
-    memory = opened(engine, user, session)
-    try:
-        async with turn(engine, user, session):
-            answer = await answered(request.app.state.client, memory, question)
-    except BaseException:
-        await memory.aclose()
-        raise
-    tasks.add_task(memory.aclose)  # notes that are being written may take some seconds: answer first
-    return answer
+    async with turn(engine, user, session), opened(engine, user, session) as memory:
+        return await answered(request.app.state.client, memory, question)
 
 
 @asynccontextmanager
 async def turn(engine: Any, user: str, session: str) -> AsyncIterator[None]:
-    """Let one request of a session at a time ask the model; a process that dies loses its turn in time."""
+    """Let one request at a time have a session; a process that dies loses its turn in time."""
     history, holder = SQLAlchemyMemory(engine, user_id=user, session_id=session).history, uuid4().hex
     if not await history.claim("turn", holder, TURN_SECONDS):
         raise HTTPException(409, "this session answers another request", {"Retry-After": "2"})
     try:
-        yield
+        async with asyncio.timeout(TURN_SECONDS / 2):
+            yield
+    except TimeoutError:
+        raise HTTPException(504, "no answer in time; send the question again") from None
     finally:
         await history.claim("turn", holder, 0)
 
@@ -139,11 +140,15 @@ async def turn(engine: Any, user: str, session: str) -> AsyncIterator[None]:
 async def answered(client: AsyncOpenAI, memory: CompressedMemory, question: Msg) -> str:
     """Return the answer to a question; to one that was answered before, the same."""
     answer_id = f"{question.id}:answer"
+    entries = await memory.base.history.read(ids=[question.id, answer_id])  # the view may have them no more
+    known = {entry.msg.id: entry.msg.get_text_content() or "" for entry in entries if entry.msg is not None}
+    if known.get(question.id, question.get_text_content()) != question.get_text_content():
+        raise HTTPException(422, "another question had this X-Request-Id")
+    if answer_id in known:
+        return known[answer_id]
     await memory.add(question)  # one with a known id is not added again
-    history = memory.base.history  # the view may have it no more
-    for entry in await history.read(ids=[answer_id]):
-        if entry.msg is not None:
-            return entry.msg.get_text_content() or ""
+    if [msg.id for msg in await memory.get_memory() if msg.role == "user"][-1:] != [question.id]:
+        raise HTTPException(410, "a later question was asked since; ask again under another X-Request-Id")
     read_back = memory.tools()
     while True:
         said = await ask(client, memory, [ORDER_TOOL, *read_back.schemas])
@@ -166,12 +171,16 @@ async def delete(request: Request, user: str, session: str) -> Response:
     """Delete a session with its texts; the answer lists what was removed."""
     engine = request.app.state.engine
     base = SQLAlchemyMemory(engine, user_id=user, session_id=session)
-    deletion = await delete_session(base, SQLAlchemyOffloadStore(engine, (user, session)))
+    async with turn(engine, user, session):  # what is under way would write it anew
+        deletion = await delete_session(base, SQLAlchemyOffloadStore(engine, (user, session)))
     return Response(deletion.certificate(), media_type="application/json")
 
 
 @app.delete("/users/{user}", status_code=204)
 async def delete_user(request: Request, user: str) -> None:
-    """Delete all sessions of a user, with their texts."""
-    async with SQLAlchemyMemoryService(request.app.state.engine) as service:
+    """Delete all sessions of a user, with their texts. Refuse the user's requests before."""
+    engine = request.app.state.engine
+    async with SQLAlchemyMemoryService(engine) as service, AsyncExitStack() as turns:
+        for session in await service.list_sessions(user):
+            await turns.enter_async_context(turn(engine, user, session))
         await service.delete_memory(user)

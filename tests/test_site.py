@@ -45,6 +45,9 @@ def test_a_model_finds_every_page(site: Path) -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert pages <= set(told)
     assert [name for name in told if not (site / name).exists() and not name.startswith("reference/")] == []
+    for name in (name for name in told if name.endswith(".md")):
+        named = re.findall(r"\]\(([^)\s:#]*source/[^)\s#]+)", (site / name).read_text(encoding="utf-8"))
+        assert [one for one in named if not (site / name).parent.joinpath(one).exists()] == []
 
 
 def test_errors_say_what_the_page_says() -> None:

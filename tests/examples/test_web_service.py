@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
 
 from tests.examples.test_examples import example
-from tests.support.model_server import ModelServer, answer
+from tests.support.model_server import ModelServer, answer, status
 
 
 def _policy(messages: list[dict[str, Any]]) -> Any:
@@ -34,7 +35,8 @@ async def test_a_session_goes_on_in_any_process_until_it_is_deleted(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     async with ModelServer(_policy, window_tokens=6_000) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        one, other = example("web_service").app, example("web_service").app
+        service = example("web_service")
+        one, other = service.app, example("web_service").app
         async with one.router.lifespan_context(one), other.router.lifespan_context(other):
             clients = [
                 httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service")
@@ -44,7 +46,7 @@ async def test_a_session_goes_on_in_any_process_until_it_is_deleted(
 
             async def say(text: str, number: int) -> str:
                 client = clients[number % 2]
-                headers = {"X-Request-Id": str(number)}
+                headers = {"X-Request-Id": str(UUID(int=number))}
                 said = await client.post(f"{path}/messages", content=text, headers=headers)
                 assert said.status_code == 200, said.text
                 return str(said.json())
@@ -64,7 +66,9 @@ async def test_a_session_goes_on_in_any_process_until_it_is_deleted(
             assert all(not received.refused for received in server.requests)
 
             def try_once(client: httpx.AsyncClient) -> Any:
-                return client.post(f"{path}/messages", content="Once?", headers={"X-Request-Id": "once"})
+                return client.post(
+                    f"{path}/messages", content="Once?", headers={"X-Request-Id": str(UUID(int=99))}
+                )
 
             asked = len(server.requests)
             tries = await asyncio.gather(*(try_once(client) for client in clients * 2))
@@ -74,8 +78,23 @@ async def test_a_session_goes_on_in_any_process_until_it_is_deleted(
             assert {tried.json() for tried in tries if tried.status_code == 200} == {"It says: Once?"}
             assert len(server.requests) == asked + 1, "of several tries at once one asks"
 
+            for text, number, code in (
+                ("Failing", 100, 502),
+                ("Fine?", 101, 200),
+                ("Failing", 100, 410),
+                ("No", 101, 422),
+            ):
+                if code == 502:
+                    server.fail(status(403))
+                headers = {"X-Request-Id": str(UUID(int=number))}
+                said = await clients[0].post(f"{path}/messages", content=text, headers=headers)
+                assert said.status_code == code, "no answer is of another question"
+
             whole = (await clients[0].get(f"{path}/messages")).json()
-            assert sum(message["role"] == "user" for message in whole) == 10
+            assert sum(message["role"] == "user" for message in whole) == 12
+            async with service.turn(one.state.engine, "ada", "1"):  # what is under way would write it anew
+                for gone in (path, "/users/ada"):
+                    assert (await clients[1].delete(gone)).status_code == 409
             gone = (await clients[1].delete(path)).json()
             assert gone["complete"]
             assert (await clients[0].get(f"{path}/messages")).json() == []
