@@ -52,7 +52,7 @@ def data(tmp_path: Path) -> Path:
         ("transcripts --count 39 --seed 3", "39 damaged transcripts, 0 read wrongly"),
         ("savings --data {data} --budget 600 --results {out}", "ours"),
         ("scale --sessions 2 --turns 80 --messages 300 --results {out}", "turns/s"),
-        ("overhead --profile --memory --turns 30 --top 5", "encode_ordinary"),
+        ("overhead --profile --memory --turns 30 --top 5", "Ordered by: internal time"),
         ("previews --data {data} --tokens 200", "text | 1 | 1 | 1.000"),
         (
             "growth --data {data} --budget 2000 --sizes 6000 --orders 2 --every 1000 --results {out}",

@@ -528,6 +528,8 @@ def test_a_preparation_of_a_loop_that_is_gone_is_dropped_quietly(caplog: pytest.
         named = await everything(memory, view)
         assert all(ref in named for ref in await memory.store.refs())
 
+    gc.collect()  # what other tests left is told of now
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "asyncio"):
         asyncio.run(begin())
         asyncio.run(go_on())
@@ -585,6 +587,8 @@ def test_a_loop_that_ends_without_closing_says_nothing(caplog: pytest.LogCapture
         if wait:
             await reached(summarizer.asked, prepared.task)
 
+    gc.collect()  # what other tests left is told of now
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         for wait in (True, False):
             asyncio.run(use(wait))
