@@ -221,7 +221,7 @@ class Writer:
 
     def fail(self, error: Exception) -> None:
         """Note what went wrong, once."""
-        logger.warning("%s: %s", type(error).__name__, error)
+        logger.warning("the memory goes on without this: %s: %s", type(error).__name__, error)
         text = f"{type(error).__name__}: {error}"
         if text not in self.failures:
             self.failures.append(text)
