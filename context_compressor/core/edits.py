@@ -37,9 +37,11 @@ class ItemKey(NamedTuple):
     part: Text = ""
 
 
+_OF_CANDIDATES = tuple(field.name for field in fields(Candidate))
+
+
 def _candidate(said: Any) -> Any:
-    names = (field.name for field in fields(Candidate))
-    return dict(zip(names, said, strict=False)) if isinstance(said, list) else said
+    return dict(zip(_OF_CANDIDATES, said, strict=False)) if isinstance(said, list) else said
 
 
 def _with_part(said: Any) -> Any:
@@ -52,7 +54,7 @@ Item = Annotated[ItemKey, BeforeValidator(_with_part)]
 
 def message_id(key: str) -> str:
     """Return the message id of a history key; later messages under a reused id have keys of their own."""
-    return key.rsplit("\0", 1)[0]
+    return key.rsplit("\0", 1)[0] if "\0" in key else key  # most have none, and there are many
 
 
 Told = tuple[Item, Ref]

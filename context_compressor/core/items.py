@@ -238,6 +238,8 @@ def advance(
                     item = _message_item(item_key, first, message, measure, tokens, size)
                 grown.append(item if item.stubs == stubs else with_stubs(item, stubs, measure))
                 continue
+            if grown and grown[-1] is segment:
+                continue
             if standing is None:
                 standing = {item.key for item in items if item.kind == "segment"}
             if ItemKey(segment.id, SEGMENT_PART) not in standing:

@@ -156,7 +156,8 @@ class Tracker:
         """
         # What the state tells by itself is asked first: a head may have to be fetched from a server.
         return (
-            self._is_settled(summary=summary)
+            self.number > 0
+            and self._is_settled(summary=summary)
             and is_same((await self.history.head()).number, self.number)
             and self._is_settled(summary=summary)
         )
@@ -190,6 +191,8 @@ class Tracker:
 
     async def is_in_step(self) -> bool:
         """Tell whether the state knows the whole history, and nobody is changing it."""
+        if not self.number:  # it was never read, or is empty: bringing it up to date asks all the same
+            return False
         head = await self.history.head()
         is_told = not self._has_to_read and not self._unrecorded
         return is_told and is_same(head.number, self.number) and not self.lock.locked()

@@ -61,10 +61,14 @@ class Counted:
 
     def __init__(self, inner: Any, *, is_light: bool = True) -> None:
         self.inner = inner
-        self.head, self.write, self.ledger = inner.head, inner.write, inner.ledger
-        self.rows = self.bytes = self.outlined = 0
+        self.write, self.ledger = inner.write, inner.ledger
+        self.heads = self.rows = self.bytes = self.outlined = 0
         if is_light:
             self.outline = self._outline
+
+    async def head(self) -> Any:
+        self.heads += 1
+        return await self.inner.head()
 
     async def read(self, **filters: Any) -> Any:
         found = await self.inner.read(**filters)
@@ -114,6 +118,7 @@ async def test_opening_reads_the_view(
         number = (await history.head()).number
         other = new_memory(base=counted, store=FileOffloadStore(tmp_path / "texts"))
         assert await shown(other) == view
+        assert counted.heads == 2  # before all is read, and after it
         assert (await history.head()).number == number  # nothing had to be decided or mended
         if is_light:
             assert counted.outlined == len(messages)

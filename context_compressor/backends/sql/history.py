@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from itertools import repeat
+from functools import cache
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
@@ -69,9 +69,23 @@ from context_compressor.messages.skeletons import as_message
 
 T = TypeVar("T")
 
-_HEAD = sa.select(sessions.c.number, sessions.c.writes, sessions.c.size, sessions.c.summary).where(
-    sessions.c.session == sa.bindparam("of_session")
+
+def _rows(table: sa.Table, names: str, order: str = "") -> sa.Select[Any]:
+    """Return what reads a session's rows; made once, for that takes longer than reading some of them."""
+    wanted = sa.select(*(table.c[name] for name in names.split()))
+    ordered = wanted.order_by(*(table.c[name] for name in order.split()))
+    return ordered.where(table.c.session == sa.bindparam("of_session"))
+
+
+_HEAD = _rows(sessions, "number writes size summary")
+_LEARNT = _rows(sessions, "learnt_number learnt")
+_LEDGER = _rows(ledger, "number name edit", "number position")
+_MESSAGES = _rows(messages, "place fraction changed key msg marks tokens", "place fraction")
+_THERE = _MESSAGES.where(messages.c.msg.is_not(None))
+_OUTLINE = _rows(messages, "place fraction changed key skeleton marks tokens added", "place fraction").where(
+    messages.c.msg.is_not(None)
 )
+_BEARING = _rows(marks, "key_digest")
 
 
 class SQLAlchemyMemory(MemoryBase):
@@ -134,6 +148,7 @@ class SQLAlchemyHistory:
         user = as_name(user_id, "user_id", DEFAULT_USER)
         self.session_id = name = as_name(session_id, "session_id", DEFAULT_SESSION)
         self._session = digest(user, name)
+        self._of_session = {"of_session": self._session}
         self._row: dict[str, Any] = {"session": self._session, "user_digest": digest(user)}
         self._row |= {"user_id": to_bytes(user), "session_id": to_bytes(name)}
         self._own: AsyncEngine | None = None
@@ -159,7 +174,7 @@ class SQLAlchemyHistory:
         """Return where the history stands."""
 
         def look(connection: sa.Connection) -> Head:
-            found = connection.execute(_HEAD, {"of_session": self._session}).one_or_none()
+            found = connection.execute(_HEAD, self._of_session).one_or_none()
             if found is None:
                 return Head(0, 0, "")
             return Head(WriteNumber(found[0], found[1] or ""), found[2], from_bytes(found[3]))
@@ -177,57 +192,28 @@ class SQLAlchemyHistory:
         """Return messages as `History.read` does."""
         after = self._inward(after)
         columns = messages.c
-        wanted = sa.select(
-            columns.place,
-            columns.fraction,
-            columns.changed,
-            columns.key,
-            columns.msg,
-            columns.marks,
-            columns.tokens,
-        ).where(self._is(messages))
-        wanted = wanted.where(columns.changed > after) if after else wanted.where(columns.msg.is_not(None))
+        wanted = _MESSAGES.where(columns.changed > after) if after else _THERE
         if mark is not None:
-            bearing = sa.select(marks.c.key_digest).where(
-                self._is(marks), marks.c.mark_digest == digest(mark)
-            )
+            bearing = _BEARING.where(marks.c.mark_digest == digest(mark))
             wanted = wanted.where(columns.key_digest.in_(bearing))
-        wanted = wanted.order_by(columns.place, columns.fraction)
 
-        def look(connection: sa.Connection) -> list[Entry]:
-            if ids is None:
-                rows = connection.execute(wanted if limit is None else wanted.limit(limit)).all()
-                return list(map(_entry, rows))
-            digests = dict.fromkeys(map(digest, ids))
-            chosen = [
-                row
-                for some in in_parts(digests)
-                for row in connection.execute(wanted.where(columns.id_digest.in_(some)))
-            ]
-            return sorted(map(_entry, chosen), key=lambda entry: entry.place)[:limit]
+        if ids is None:
+            parts = [wanted.limit(limit)]
+        else:  # SQLite would look at all messages in their order for these
+            some = in_parts(dict.fromkeys(map(digest, ids)))
+            parts = [wanted.where(columns.id_digest.in_(part)).order_by(None) for part in some]
 
-        found = await self._run(look)
-        return [entry._replace(changed=entry.changed + self._shift_now) for entry in found]
+        def look(connection: sa.Connection) -> list[sa.Row[Any]]:
+            return [row for part in parts for row in connection.execute(part, self._of_session)]
+
+        rows = await self._run(look)
+        entries = list(map(_Told(self._shift_now).entry, rows))
+        return entries if ids is None else sorted(entries, key=lambda entry: entry.place)[:limit]
 
     async def outline(self) -> list[Entry]:
         """Return every message as `Outlines.outline` does."""
-        columns = messages.c
-        wanted = (
-            sa.select(
-                columns.place,
-                columns.fraction,
-                columns.changed,
-                columns.key,
-                columns.skeleton,
-                columns.marks,
-                columns.tokens,
-                columns.added,
-            )
-            .where(self._is(messages), columns.msg.is_not(None))
-            .order_by(columns.place, columns.fraction)
-        )
-        rows = await self._run(lambda connection: connection.execute(wanted).all())
-        return list(map(_outlined, rows, repeat(self._shift_now)))
+        rows = await self._run(lambda connection: connection.execute(_OUTLINE, self._of_session).all())
+        return list(map(_Told(self._shift_now).outlined, rows))
 
     async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
         """Make changes as `History.write` does, in one transaction."""
@@ -244,17 +230,13 @@ class SQLAlchemyHistory:
     async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
         """Return edits as `History.ledger` does."""
         after = self._inward(after)
-        columns = ledger.c
-        wanted = sa.select(columns.number, columns.name, columns.edit).where(self._is(ledger))
-        wanted = wanted.where(columns.number > after) if after else wanted.where(columns.edit.is_not(None))
-        wanted = wanted.order_by(columns.number, columns.position)
-        newest = sa.select(sessions.c.learnt_number, sessions.c.learnt).where(self._is(sessions))
+        wanted = _LEDGER.where(ledger.c.number > after if after else ledger.c.edit.is_not(None))
 
         def look(connection: sa.Connection) -> list[LedgerEntry]:
-            learnt, found = None, connection.execute(newest).one_or_none()
+            learnt, found = None, connection.execute(_LEARNT, self._of_session).one_or_none()
             if found is not None and found[1] is not None and found[0] > after:
                 learnt = found[0], unpack(found[1])
-            rows = connection.execute(wanted).all()
+            rows = connection.execute(wanted, self._of_session).all()
             return ledger_entries(
                 ((number, to_edit(unpack(edit))) for number, _, edit in rows if edit is not None),
                 ((number, to_name(unpack(name))) for number, name, edit in rows if edit is None),
@@ -281,9 +263,6 @@ class SQLAlchemyHistory:
             await dispose(self._own)
 
     # Connections
-
-    def _is(self, table: sa.Table) -> sa.ColumnElement[bool]:
-        return table.c.session == self._session
 
     async def _run(
         self, work: Callable[[sa.Connection], T], *, is_write: bool = False, removes: bool = False
@@ -337,20 +316,32 @@ class SQLAlchemyHistory:
         return WriteNumber(inner, getattr(number, "names", ""))
 
 
-def _entry(row: sa.Row[Any]) -> Entry:
-    place, fraction, changed, key, said, own, counted = row
-    msg = None if said is None else to_message(unpack(said))
-    borne = tuple(unpack(own)) if msg is not None else ()
-    tokens = from_tokens(unpack(counted)) if msg is not None else None
-    return Entry(place_of(place, fraction), changed, from_bytes(key), msg, borne, tokens)
+class _Told:
+    """What one reading tells: many rows hold the same bytes, which are decoded once.
 
+    Args:
+        shift: what is added to the numbers of writes.
+    """
 
-def _outlined(row: sa.Row[Any], shift: int) -> Entry:
-    place, fraction, changed, name, skeleton, own, counted, added = row
-    key = from_bytes(name)
-    msg = as_message(message_id(key), None if skeleton is None else unpack(skeleton))
-    marks, tokens = tuple(unpack(own)), from_tokens(unpack(counted))
-    return Entry(place_of(place, fraction), changed + shift, key, msg, marks, tokens, added + shift)
+    def __init__(self, shift: int) -> None:
+        self._shift = shift
+        self._marks = cache(lambda data: tuple(unpack(data)))
+        self._tokens = cache(lambda data: from_tokens(unpack(data)))
+        self._skeleton = cache(lambda data: None if data is None else unpack(data))
+
+    def entry(self, row: sa.Row[Any]) -> Entry:
+        place, fraction, changed, key, said, own, counted = row
+        where, changed, key = place_of(place, fraction), changed + self._shift, from_bytes(key)
+        if said is None:
+            return Entry(where, changed, key, None)
+        return Entry(where, changed, key, to_message(unpack(said)), self._marks(own), self._tokens(counted))
+
+    def outlined(self, row: sa.Row[Any]) -> Entry:
+        place, fraction, changed, name, skeleton, own, counted, added = row
+        key = from_bytes(name)
+        msg = as_message(message_id(key), self._skeleton(skeleton))
+        where, shift = place_of(place, fraction), self._shift
+        return Entry(where, changed + shift, key, msg, self._marks(own), self._tokens(counted), added + shift)
 
 
 # Sessions of a user
