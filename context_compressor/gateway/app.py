@@ -343,11 +343,12 @@ class Gateway:
             return Response(status_code=499)
         except Exception as error:
             # The agent is not to stand still for a fault of the memory's.
-            why = str(error) if isinstance(error, ContextCompressorError) else type(error).__name__
+            is_told = isinstance(error, ContextCompressorError)  # it says what is wrong, and the mend
+            why = str(error) if is_told else type(error).__name__
             if asked is not None and asked.reply is not None:  # it is paid for, and not asked for again
                 logger.warning("%s: the answer goes on as it came: %s", api.path, why, exc_info=True)
                 return _answer(asked.reply, asked.came)
-            logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=True)
+            logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=not is_told)
             return await self._passed(request, content, why, api)
 
     def _begin(self, api: Api, http: Request, body: Dict) -> _Asked | None:

@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 MOST = 1_000
 """Conversations whose states are kept in this process: with more, those unused for longest go."""
-MOST_MEMORIES = 64
+MOST_MEMORIES = 128
 """Of those, so many have their memory at hand; the others' is made again from state and list, which takes
 some milliseconds for each hundred messages."""
 MOST_TOOLS_BESIDE = MOST_TOOLS - len(READ_BACK)

@@ -9,6 +9,7 @@ from itertools import chain
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from weakref import proxy
 
 from context_compressor.core.config import CompressionConfig, ConfigFields, as_config
 from context_compressor.core.shown import own_words_in, shown_message
@@ -125,7 +126,7 @@ class CompressedMemory(MemoryBase):
         )
         self._tracker = Tracker(history_of(self.base), self.config, self.counter, self.store)
         self._texts = Texts(self.config, self.store, self._tracker)
-        self._recall = Recall(self._tracker.history, self.store, self.read_ref, self.config.redact)
+        self._recall = Recall(self._tracker.history, self.store, self._texts.read, self.config.redact)
         self._runner = Shell(
             self._tracker,
             self._texts,
@@ -138,7 +139,10 @@ class CompressedMemory(MemoryBase):
             hand_over=hand_over,
         )
         self.face = Face()
-        self._follower = ListFollower(self._tracker, self._runner, self._add, self.delete)
+        here = proxy(self)  # no part holds the whole, which else stays until the garbage collector comes
+        self._follower = ListFollower(
+            self._tracker, self._runner, lambda messages: here._add(messages), lambda ids: here.delete(ids)
+        )
 
     # Adding
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import proxy
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.core.edits import Edit, ItemKey, SegmentEdit, message_id
@@ -121,8 +122,9 @@ class Tracker:
         self.number = 0
         self.edited = False
         self.gone: set[str] | None = None
+        here = proxy(self)  # no part holds the whole, which else stays until the garbage collector comes
         self.branches: Branches[Any] = Branches(
-            config.branch_seconds, lambda refs: self.state.ledger.give_up(refs)
+            config.branch_seconds, lambda refs: here.state.ledger.give_up(refs)
         )
         self._config = config
         self._counter = counter

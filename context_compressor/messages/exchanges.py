@@ -250,6 +250,7 @@ class ExchangeBuilder:
                     )
                     note = "a call without result answered by a placeholder"
                     call.turn.append(ExchangeMessage(key, filler, note, placeholder=True, part=part))
+            held.calls.clear()  # they know what holds them: both would stay for the garbage collector
             exchange = tuple(message for turn in held.turns for message in turn)
             if held.goes_on:
                 exchange = (exchange[0]._replace(goes_on=True), *exchange[1:])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -237,6 +239,17 @@ def test_an_exchange_without_all_its_results_is_withheld() -> None:
     for n, msg in enumerate(from_openai([call("a", "b"), result("a", "1")])):
         assert builder.feed(str(n), msg) == []
     assert builder.withheld == ("0", "1")
+
+
+def test_a_complete_exchange_is_held_by_nothing_that_needs_the_garbage_collector() -> None:
+    msgs = from_openai([call("a", "b"), result("a", "1"), result("b", "2")])
+    held = [sys.getrefcount(msg) for msg in msgs]
+    gc.disable()
+    try:
+        assert [len(e) for e in build_exchanges((msg.id, msg) for msg in msgs)] == [3]
+        assert [sys.getrefcount(msg) for msg in msgs] == held
+    finally:
+        gc.enable()
 
 
 def test_a_call_that_died_is_answered_by_a_placeholder_and_blocks_nothing() -> None:
