@@ -612,7 +612,7 @@ class RulesWriter:
         sources = _placed(left, places, notes)
         # A first long list leaves as one part, which then has all the room to itself.
         new = candidates_of(sources, self._counter, most_tokens=max(MOST_TOKENS, room))
-        known = kept([*map(worded, notes.candidates), *new], room)
+        known = kept([*worded(notes.candidates), *new], room)
         candidates = [known.one for known in known]
         stretches = fold_stretches([*notes.stretches, *stretches_of(sources)])
         modelled = replace(notes, lines=tuple(line for line in notes.lines if line.by == "model"))

@@ -49,7 +49,7 @@ def candidates_of(
         most_tokens: what they cost at most together.
     """
     # Only what may be kept is counted: a part can be as long as a book.
-    likely = chosen(map(worded, _all_of(sources)), 2 * most_tokens)
+    likely = chosen(worded(_all_of(sources)), 2 * most_tokens)
     costs = [counter.count_text(one.text) + 1 if one.text else 0 for one, *_ in likely]
     counted = [
         known._replace(one=replace(known.one, tokens=tokens))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from itertools import chain
-from math import fsum, log
+from functools import cached_property
+from itertools import chain, groupby
+from math import log
 from typing import Literal, NamedTuple
 
 from pydantic import InstanceOf
@@ -28,6 +30,8 @@ _AGAIN = 0.1
 """What a word is worth that is told already."""
 _UNSAID = 0.1
 """What a word is worth that a tool printed and nobody said."""
+_UNIT = 2.0**-120
+"""The worth of words is summed in it: so small that their weights are whole numbers of it."""
 _SUPERSEDED = 0.5
 LEAST = 0.002
 """What is worth less, as what is said or pasted again and again, leaves its room to the others."""
@@ -89,14 +93,15 @@ class Worded(NamedTuple):
     """Those that are names, numbers or parts of paths."""
 
 
-def worded(one: Candidate) -> Worded:
-    """Return a candidate with its words."""
-    return Worded(
-        one,
-        words_of(one.text),
-        frozenset(word for word in words_of(f"{one.kind} {one.subject}") if not word.isdecimal()),
-        values_of(f"{one.subject} {one.text}"),
-    )
+def worded(candidates: Iterable[Candidate]) -> Iterator[Worded]:
+    """Yield candidates with their words."""
+    for (kind, subject), line in groupby(candidates, key=lambda one: (one.kind, one.subject)):
+        head = frozenset(word for word in words_of(f"{kind} {subject}") if not word.isdecimal())
+        named = values_of(subject)
+        for one in line:
+            # A name that begins the text stands amid a sentence where a word goes before it.
+            values = values_of(f"{subject[-1:]} {one.text}")
+            yield Worded(one, words_of(one.text), head, named | values)
 
 
 def chosen(candidates: Iterable[Worded], room: float) -> list[Worded]:
@@ -182,6 +187,11 @@ def _line_cost(one: Candidate) -> int:
     return _LINE_TOKENS + len(one.subject) // 3
 
 
+def _tokens_of(one: Candidate, times: int) -> int:
+    """Return what a candidate costs on a line of which so many pieces are told."""
+    return one.tokens + (0 if times else _line_cost(one))
+
+
 def _cost_of(kept: Sequence[Worded]) -> int:
     lines = {(one.place, one.step): _line_cost(one) for one, *_ in kept}
     return sum(known.one.tokens for known in kept) + sum(lines.values())
@@ -190,7 +200,6 @@ def _cost_of(kept: Sequence[Worded]) -> int:
 class _Pool:
     """Candidates among which is chosen, one after the other, what tells the most new words for its tokens.
 
-    A word weighs more the fewer messages have it, and twice as much where a second one comes back to it.
     (Greedy coverage: Lin and Bilmes, A class of submodular functions for document summarization, 2011.)
 
     Args:
@@ -202,62 +211,32 @@ class _Pool:
     def __init__(self, known: Iterable[Worded], told: frozenset[str], least: float) -> None:
         self._known = folded([*known])
         self._told, self._least = told, least
-        self._weigh = _weights(self._known)
-        self._weigh_again = {word: weight * _AGAIN for word, weight in self._weigh.items()}
-        candidates = [known.one for known in self._known]
-        places = [one.place for one in candidates]
-        oldest = min(places, default=0)
-        span = max(1, max(places, default=0) - oldest)
-        # What is called again and again looks things up; what is rarely called does something.
-        calls = Counter(
-            kind for kind, _ in {(one.kind, order_of(one)[:2]) for one in candidates if not _is_said(one)}
-        )
-        total = calls.total() + 1
-        rarity = {kind: 0.5 + log(total / n) / log(total) for kind, n in calls.items()}
-        newest: dict[str, int] = {}
-        self._lines: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, one in enumerate(candidates):
-            newest[one.about] = max(one.place, newest.get(one.about, 0))
-            self._lines[one.place, one.step].append(number)
-        self._ranks = [
-            one.rank
-            / (one.times if _is_said(one) else 1)
-            * rarity.get(one.kind, 1.0)
-            * (1 + _RECENT * (one.place - oldest) / span)
-            * (_SUPERSEDED if one.about and newest[one.about] > one.place else 1.0)
-            for one in candidates
-        ]
-        self._heap = [
-            (-self._worth(number, told, 0)[0], -one.place, number) for number, one in enumerate(candidates)
-        ]
-        heapq.heapify(self._heap)
 
-    def _worth(self, number: int, covered: Set[str], times: int) -> tuple[float, int]:
-        """Return how much a candidate tells for each token, and the tokens.
+    @cached_property
+    def _worths(self) -> _Worths:
+        return _Worths(self._known, self._told)
 
-        Args:
-            number: of the candidate.
-            covered: the words that are told.
-            times: how many pieces of its line are.
-        """
-        one, words, head, _ = self._known[number]
-        words = words if times else words | head
-        # Exact, so that the order of a set, which differs between processes, does not matter.
-        new = fsum(
-            chain(
-                map(self._weigh.__getitem__, words - covered),
-                map(self._weigh_again.__getitem__, words & covered),
-            )
-        )
-        new *= self._ranks[number] / (1 + times / _MANY)
-        if times >= _MOST_PIECES and not _is_said(one):
-            new *= _AGAIN
-        tokens = one.tokens + (0 if times else _line_cost(one))
-        return new / (tokens + 8), tokens
+    @cached_property
+    def _heap(self) -> list[tuple[float, int, int]]:
+        heap = [
+            (-self._worths.of(number, 0), -known.one.place, number)
+            for number, known in enumerate(self._known)
+        ]
+        heapq.heapify(heap)
+        return heap
+
+    @cached_property
+    def _lines(self) -> dict[tuple[int, int], list[int]]:
+        lines: dict[tuple[int, int], list[int]] = {}
+        for number, known in enumerate(self._known):
+            lines.setdefault((known.one.place, known.one.step), []).append(number)
+        return lines
 
     def cover(self, room: float) -> list[Worded]:
         """Return what a room in tokens is given to."""
-        covered, heap = set(self._told), self._heap.copy()
+        if not self._least and _cost_of(self._known) <= room:
+            return self._known
+        worths, heap = self._worths.copy(), self._heap.copy()
         opened: Counter[tuple[int, int]] = Counter()
         kept: dict[int, Worded] = {}
         while heap:
@@ -266,23 +245,101 @@ class _Pool:
                 continue
             one, words, head, _ = self._known[number]
             line = (one.place, one.step)
-            value, tokens = self._worth(number, covered, opened[line])
+            value = worths.of(number, opened[line])
             if value < self._least and _is_said(one):
                 continue
             if heap and -value > heap[0][0]:  # less than it was: others may be worth more now
                 heapq.heappush(heap, (-value, place, number))
                 continue
+            tokens = _tokens_of(one, opened[line])
             if tokens > room:
                 continue
             room -= tokens
             kept[number] = self._known[number]
-            covered |= words
+            worths.tell(words)
             opened[line] += 1
             if opened[line] == 1:
-                covered |= head
+                worths.tell(head)
                 for other in self._lines[line]:  # what else there is to tell on the line costs less now
-                    heapq.heappush(heap, (-self._worth(other, covered, 1)[0], place, other))
+                    heapq.heappush(heap, (-worths.of(other, 1), place, other))
         return list(kept.values())
+
+
+class _Worths:
+    """What candidates are worth for each token: less with each of their words that is told.
+
+    A word weighs more the fewer messages have it, and twice as much where a second one comes back to it. Sums
+    are of whole numbers: a word that is told is taken off, and the order of a set, which differs between
+    processes, does not matter.
+
+    Args:
+        known: the candidates.
+        told: the words that are told already.
+    """
+
+    def __init__(self, known: Sequence[Worded], told: frozenset[str]) -> None:
+        self._known = known
+        self._ranks = _ranks([known.one for known in known])
+        weights = _weights(known)
+        whole = {word: int(weight / _UNIT) for word, weight in weights.items()}
+        self._less = {word: whole[word] - int(weight * _AGAIN / _UNIT) for word, weight in weights.items()}
+        # Of the words in the texts, then of those before a line's pieces.
+        parts = [known.words for known in known] + [known.head - known.words for known in known]
+        self._sums = [sum(map(whole.__getitem__, words)) for words in parts]
+        self._having: defaultdict[str, list[int]] = defaultdict(list)
+        for place, words in enumerate(parts):
+            for word in words:
+                self._having[word].append(place)
+        self._told: set[str] = set()
+        self.tell(told)
+
+    def copy(self) -> _Worths:
+        """Return the same, in which other words may be told from now on."""
+        other = copy(self)
+        other._sums, other._told = self._sums.copy(), self._told.copy()
+        return other
+
+    def tell(self, words: frozenset[str]) -> None:
+        """Make words worth less that are told from now on."""
+        new = self._less.keys() & words - self._told
+        self._told |= new
+        for word in new:
+            less = self._less[word]
+            for place in self._having[word]:
+                self._sums[place] -= less
+
+    def of(self, number: int, times: int) -> float:
+        """Return what a candidate is worth of whose line so many pieces are told."""
+        one = self._known[number].one
+        new = self._sums[number] + (0 if times else self._sums[len(self._known) + number])
+        worth = new * _UNIT * (self._ranks[number] / (1 + times / _MANY))
+        if times >= _MOST_PIECES and not _is_said(one):
+            worth *= _AGAIN
+        return worth / (_tokens_of(one, times) + 8)
+
+
+def _ranks(candidates: Sequence[Candidate]) -> list[float]:
+    """Return how much the words of each candidate weigh beside those of others."""
+    places = [one.place for one in candidates]
+    oldest = min(places, default=0)
+    span = max(1, max(places, default=0) - oldest)
+    # What is called again and again looks things up; what is rarely called does something.
+    calls = Counter(
+        kind for kind, _ in {(one.kind, order_of(one)[:2]) for one in candidates if not _is_said(one)}
+    )
+    total = calls.total() + 1
+    rarity = {kind: 0.5 + log(total / n) / log(total) for kind, n in calls.items()}
+    newest: dict[str, int] = {}
+    for one in candidates:
+        newest[one.about] = max(one.place, newest.get(one.about, 0))
+    return [
+        one.rank
+        / (one.times if _is_said(one) else 1)
+        * rarity.get(one.kind, 1.0)
+        * (1 + _RECENT * (one.place - oldest) / span)
+        * (_SUPERSEDED if one.about and newest[one.about] > one.place else 1.0)
+        for one in candidates
+    ]
 
 
 def _is_said(one: Candidate) -> bool:

@@ -15,6 +15,7 @@ _MARKUP = re.compile(
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?][\"')\]]*(?=\s|\Z)|[。！？]|(?=\n)|\Z)")
 _CLAUSE = re.compile(r"[,;:|](?=\s)|[，；：、。]|\s")
 _WORD = re.compile(r"[^\W_]+|_")
+_ASCII_WORD = re.compile(r"[a-z0-9]{2,}")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff]")
 
 
@@ -83,6 +84,8 @@ def head_of(line: str, most: int) -> str:
 
 def words_of(text: str) -> frozenset[str]:
     """Return the words of a text in lower case; of scripts without blanks each two characters."""
+    if text.isascii():  # the same, in less time
+        return frozenset(_ASCII_WORD.findall(text.lower()))
     words: set[str] = set()
     folded = map(str.casefold, _WORD.findall(text))
     if not _CJK.search(text):
@@ -96,11 +99,11 @@ def words_of(text: str) -> frozenset[str]:
 
 
 _VALUE = re.compile(
-    r"(?<![^\W_])[^\W_]*(?:\d|[^\W\d_]_|[a-z][A-Z])\w*|(?<=\w[ ,(\"'])[A-Z]\w+"
-    r"|(?<!\w)\w+(?=[._/]\w)|(?<=[._/])\w+"
+    r"(?<!\w)(?:(?<=[./])\w+|(?<=\w[ ,(\"'])[A-Z]\w+"
+    r"|(?:[^\W\d_a-z]++|[a-z]++(?![A-Z]))*+\w+|\w++(?=[./]\w))"
 )
-"""A number, an identifier, a part of a path, a name amid a sentence. What does not begin with a word does not
-begin within it either, and is not tried there."""
+"""A part of a path, a name amid a sentence, what is more than letters (a number, an identifier), or the first
+part of a path."""
 
 
 def values_of(text: str) -> frozenset[str]:
