@@ -25,6 +25,10 @@ class InvalidArgumentError(ContextCompressorError, TypeError):
     """Report an argument of the wrong type; the text shows the value and what is accepted."""
 
 
+class SessionNotFoundError(InvalidArgumentError, LookupError):
+    """Report a session that a database or Redis does not have: it was deleted, or never begun."""
+
+
 class InvalidStateError(ContextCompressorError, ValueError):
     """Report saved state that cannot be loaded: an unknown version, a missing or malformed field."""
 

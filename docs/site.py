@@ -47,6 +47,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_post_build(config: Any) -> None:
     """Write `llms.txt`: what there is to read, for a model; and each page as it was written, beside it."""
     site, lines = Path(config.site_dir), [f"# {config.site_name}", "", f"> {config.site_description}"]
+    programs: set[str] = set()
 
     def add(entry: Any, level: int) -> None:
         for title, what in entry.items():
@@ -54,8 +55,11 @@ def on_post_build(config: Any) -> None:
                 is_made = what.startswith("reference/")  # of docstrings: there is no text to read beside it
                 lines.append(f"- [{title}]({what.replace('.md', '.html') if is_made else what})")
                 if not is_made:
-                    text = _led((ROOT / "docs" / what).read_text(encoding="utf-8"), what, ".html")
-                    (site / what).write_text(text, encoding="utf-8")
+                    text = (ROOT / "docs" / what).read_text(encoding="utf-8")
+                    (site / what).write_text(_led(text, what, ".html"), encoding="utf-8")
+                    programs.update(
+                        name for name, _ in _OUTSIDE.findall(text) if name.startswith("examples/")
+                    )
             else:
                 lines.extend(["", f"{'#' * level} {title}", ""])
                 for one in what:
@@ -63,6 +67,8 @@ def on_post_build(config: Any) -> None:
 
     for entry in config.nav:
         add(entry, 2)
+    lines.extend(["", "## Programs", ""])
+    lines.extend(f"- [{name}](source/{name}.html)" for name in sorted(programs))
     (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -3,33 +3,36 @@
     pip install '.[sql]' fastapi uvicorn  # in a checkout
     export MEMORY_URL=sqlite+aiosqlite:///memory.db OPENAI_API_KEY=...
     uvicorn --app-dir examples --workers 2 web_service:app
-    curl -d 'Where is order 1061?' -H "X-Request-Id: $(uuidgen)" localhost:8000/users/ada/sessions/1/messages
+    curl -d 'Where is order 1061?' -H 'X-Request-Id: 1' localhost:8000/users/ada/sessions/1/messages
     curl -X DELETE localhost:8000/users/ada/sessions/1
     curl -X DELETE localhost:8000/users/ada
 
 `MEMORY_URL` may be of PostgreSQL (postgresql+asyncpg://...) or MariaDB (mysql+asyncmy://...). Each process
-has one engine for all its users. Whichever process gets a request goes on with the session.
+has one engine for all its users. Whichever process gets a request goes on with the session. A client names
+each question by an id of its own, and sends it again under the same id when it gets 503, or nothing.
 """
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated, Any
-from uuid import UUID, uuid4
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
-from fastapi import FastAPI, Header, HTTPException, Request, Response
-from openai import APIStatusError, AsyncOpenAI, OpenAIError
+from fastapi import FastAPI, Header, HTTPException, Request
+from openai import APIError, APIStatusError, AsyncOpenAI
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from context_compressor import (
     CompressedMemory,
     Msg,
     OffloadTools,
+    SessionNotFoundError,
     SQLAlchemyMemory,
     SQLAlchemyMemoryService,
     SQLAlchemyOffloadStore,
+    SQLAlchemyStates,
     TiktokenCounter,
     from_openai,
     is_overflow,
@@ -37,12 +40,13 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.backends.admin import delete_session
+from context_compressor.memory.leases import take_turn
 
 URL = os.environ.get("MEMORY_URL", "sqlite+aiosqlite:///memory.db")
 BUDGET = int(os.environ.get("MEMORY_TOKENS", "16000"))
 COUNTER = TiktokenCounter()
-TURN_SECONDS = 300.0
-"""How long a session waits for a process that died; an answer that takes half of it is given up."""
+ANSWER_SECONDS = 120.0
+"""How long a client waits for an answer at most, other requests of the session included."""
 ORDER_TOOL: Any = {
     "type": "function",
     "function": {
@@ -67,12 +71,6 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
-
-
-@app.exception_handler(OpenAIError)
-async def provider_failed(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    """Answer that the question may be sent again."""
-    return Response("the provider of the model failed; send the question again", 502)
 
 
 def opened(engine: Any, user: str, session: str) -> CompressedMemory:
@@ -114,41 +112,41 @@ async def result_of(call: Any, read_back: OffloadTools) -> dict[str, Any]:
 
 
 @app.post("/users/{user}/sessions/{session}/messages")
-async def chat(request: Request, user: str, session: str, x_request_id: Annotated[UUID, Header()]) -> str:
+async def chat(request: Request, user: str, session: str, x_request_id: str = Header()) -> str:
     """Answer a user, who may be sent to another process the next time."""
-    question = Msg("user", (await request.body()).decode(), "user", id=str(x_request_id))
     engine = request.app.state.engine
-    async with turn(engine, user, session), opened(engine, user, session) as memory:
-        return await answered(request.app.state.client, memory, question)
-
-
-@asynccontextmanager
-async def turn(engine: Any, user: str, session: str) -> AsyncIterator[None]:
-    """Let one request at a time have a session; a process that dies loses its turn in time."""
-    history, holder = SQLAlchemyMemory(engine, user_id=user, session_id=session).history, uuid4().hex
-    if not await history.claim("turn", holder, TURN_SECONDS):
-        raise HTTPException(409, "this session answers another request", {"Retry-After": "2"})
+    question = Msg("user", (await request.body()).decode(), "user", id=f"question {x_request_id}")
+    base = SQLAlchemyMemory(engine, user_id=user, session_id=session)
     try:
-        async with asyncio.timeout(TURN_SECONDS / 2):
-            yield
-    except TimeoutError:
-        raise HTTPException(504, "no answer in time; send the question again") from None
-    finally:
-        await history.claim("turn", holder, 0)
+        async with asyncio.timeout(ANSWER_SECONDS), take_turn(base.history):
+            if not await is_deleted(engine, user, session):
+                async with opened(engine, user, session) as memory:
+                    await memory.add(question)  # one with a known id is not added again
+                    if not await is_deleted(engine, user, session):
+                        return await answered(request.app.state.client, memory, question)
+                # The deletion may have looked for sessions before this one was there.
+                await delete_session(base, SQLAlchemyOffloadStore(engine, (user, session)))
+    except (APIError, TimeoutError) as error:
+        logging.warning("no answer: %r", error)
+        wanted = "no answer came: send the question again, under the same id"
+        raise HTTPException(503, wanted, {"Retry-After": "5"}) from error
+    raise HTTPException(410, "this session, or its user, was deleted")
 
 
 async def answered(client: AsyncOpenAI, memory: CompressedMemory, question: Msg) -> str:
-    """Return the answer to a question; to one that was answered before, the same."""
-    answer_id = f"{question.id}:answer"
-    entries = await memory.base.history.read(ids=[question.id, answer_id])  # the view may have them no more
-    known = {entry.msg.id: entry.msg.get_text_content() or "" for entry in entries if entry.msg is not None}
-    if known.get(question.id, question.get_text_content()) != question.get_text_content():
-        raise HTTPException(422, "another question had this X-Request-Id")
+    """Return the answer to a question that was added; to one that was answered before, the same."""
+    answer_id = question.id.replace("question", "answer", 1)
+    history = memory.base.history  # the view may have them no more
+    known: dict[str, Any] = {
+        entry.msg.id: entry for entry in await history.read(ids=[question.id, answer_id]) if entry.msg
+    }
+    asked = known[question.id]
+    if asked.msg.get_text_content() != question.get_text_content():
+        raise HTTPException(422, "this id is that of another question")
     if answer_id in known:
-        return known[answer_id]
-    await memory.add(question)  # one with a known id is not added again
-    if [msg.id for msg in await memory.get_memory() if msg.role == "user"][-1:] != [question.id]:
-        raise HTTPException(410, "a later question was asked since; ask again under another X-Request-Id")
+        return known[answer_id].msg.get_text_content() or ""
+    if any(entry.msg and entry.msg.role == "user" for entry in await history.read(after=asked.changed)):
+        raise HTTPException(409, "the user has asked something else since: ask again, under a new id")
     read_back = memory.tools()
     while True:
         said = await ask(client, memory, [ORDER_TOOL, *read_back.schemas])
@@ -166,21 +164,29 @@ async def history(request: Request, user: str, session: str) -> list[Any]:
         return to_openai(await memory.get_history())
 
 
+@app.delete("/users/{user}")
 @app.delete("/users/{user}/sessions/{session}")
-async def delete(request: Request, user: str, session: str) -> Response:
-    """Delete a session with its texts; the answer lists what was removed."""
-    engine = request.app.state.engine
-    base = SQLAlchemyMemory(engine, user_id=user, session_id=session)
-    async with turn(engine, user, session):  # what is under way would write it anew
-        deletion = await delete_session(base, SQLAlchemyOffloadStore(engine, (user, session)))
-    return Response(deletion.certificate(), media_type="application/json")
+async def delete(request: Request, user: str, session: str | None = None) -> list[Any]:
+    """Delete a session, or all of a user: refuse questions from now on, wait for those under way, delete."""
+    engine, certificates = request.app.state.engine, []
+    await SQLAlchemyStates(engine).set(deleted_key(user, session), {"deleted": True})
+    async with SQLAlchemyMemoryService(engine) as service:
+        sessions = [session] if session is not None else await service.list_sessions(user)
+    for name in sessions:
+        base = SQLAlchemyMemory(engine, user_id=user, session_id=name)
+        async with take_turn(base.history):
+            with suppress(SessionNotFoundError):  # it is deleted already
+                deletion = await delete_session(base, SQLAlchemyOffloadStore(engine, (user, name)))
+                certificates.append(json.loads(deletion.certificate()))
+    return certificates
 
 
-@app.delete("/users/{user}", status_code=204)
-async def delete_user(request: Request, user: str) -> None:
-    """Delete all sessions of a user, with their texts. Refuse the user's requests before."""
-    engine = request.app.state.engine
-    async with SQLAlchemyMemoryService(engine) as service, AsyncExitStack() as turns:
-        for session in await service.list_sessions(user):
-            await turns.enter_async_context(turn(engine, user, session))
-        await service.delete_memory(user)
+def deleted_key(user: str, session: str | None) -> str:
+    """Return under what it is kept that a session was deleted; None: that the user was."""
+    return f"deleted {(user, session)}"
+
+
+async def is_deleted(engine: Any, user: str, session: str) -> bool:
+    """Tell whether a session or its user was deleted."""
+    states = SQLAlchemyStates(engine)
+    return any([await states.get(deleted_key(user, name)) for name in (session, None)])

@@ -76,6 +76,7 @@ PUBLIC_NAMES = {
     "OffloadWriteError",
     "OpenAISummarizer",
     "RedactionError",
+    "SessionNotFoundError",
     "Summarizer",
     "SummarizerError",
     "SummarizerOverflowError",

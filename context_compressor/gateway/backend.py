@@ -18,7 +18,7 @@ from context_compressor.backends.admin.opening import (
     with_driver,
 )
 from context_compressor.errors import naming_extras
-from context_compressor.memory.leases import EventLease, Leases, Waits
+from context_compressor.memory.leases import EventLease, Leases, take_turn
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.services.base import InMemoryMemoryService, MemoryService
 
@@ -71,14 +71,8 @@ class Turns:
     async def of(self, name: str) -> AsyncIterator[EventLease]:
         """Wait for the turn of a conversation, and keep it; gives the lease, by which costs are noted."""
         lock = self._locks.setdefault(name, asyncio.Lock())
-        async with lock:
-            lease, waits = EventLease(self._leases, name), Waits()
-            try:
-                while not await lease.take():
-                    await waits.next()
-                yield lease
-            finally:
-                await lease.give_back()
+        async with lock, take_turn(self._leases, name) as lease:
+            yield lease
 
 
 class Backend:

@@ -7,10 +7,12 @@ import logging
 import os
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol, cast
 from uuid import uuid4
 
+from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.loops import to_its_end
 
 logger = logging.getLogger(__name__)
@@ -31,6 +33,8 @@ class Leases(Protocol):
 
     async def claim(self, name: str, holder: str, seconds: float) -> bool:
         """Claim something for some time by the backend's clock; tell whether the holder has it.
+
+        A claim is no change of the history: of a session that has nothing else it makes none.
 
         Args:
             name: what is claimed, within this history.
@@ -197,3 +201,32 @@ class EventLease:
                 await leases.claim(name, self._holder, 0)
         except Exception as error:
             logger.warning("a lease could not be given back, it runs out: %r", error)
+
+
+@asynccontextmanager
+async def take_turn(leases: Leases | None, name: str = "turn") -> AsyncIterator[EventLease]:
+    """Wait until nobody else has a turn at what several processes share, and keep it while the block runs.
+
+    It is renewed meanwhile. If a process dies, others wait for its turn 30 seconds at most; one that stood
+    still for so long may find somebody else at it. Those who wait get it in no order.
+
+    Args:
+        leases: a history over a database or Redis, such as `SQLAlchemyMemory(...).history`; None: nobody
+            shares anything, and there is no wait.
+        name: of what is done; turns of different names do not wait for each other.
+
+    Raises:
+        InvalidArgumentError: the history is this process's alone.
+    """
+    if leases is not None and leases_of(leases) is None:
+        raise InvalidArgumentError(
+            f"leases: a {type(leases).__name__} is this process's alone; give the history of a memory over a "
+            "database or Redis, or use an asyncio.Lock"
+        )
+    lease, waits = EventLease(leases, name), Waits()
+    try:
+        while not await lease.take():
+            await waits.next()
+        yield lease
+    finally:
+        await lease.give_back()

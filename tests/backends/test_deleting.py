@@ -24,6 +24,7 @@ from context_compressor import (
     Msg,
     OffloadFullError,
     RedisOffloadStore,
+    SessionNotFoundError,
     SQLAlchemyMemory,
     SQLAlchemyOffloadStore,
     from_openai,
@@ -117,7 +118,7 @@ async def test_nothing_is_left_of_a_session_and_all_of_it_is_in_the_certificate(
     assert canaries(kept) == []
     assert await view(directory, user, "other", FileOffloadStore(tmp_path / "texts", "b")) == expected
     assert not (tmp_path / "texts" / "chat").exists()
-    with pytest.raises(InvalidArgumentError, match="there is no session 'in files'"):
+    with pytest.raises(SessionNotFoundError, match="there is no session 'in files'"):
         await delete_session(directory.history(user, "in files"), files)
 
 

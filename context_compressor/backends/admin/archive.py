@@ -49,6 +49,7 @@ from context_compressor.errors import (
     OffloadError,
     OffloadNotFoundError,
     OffloadWriteError,
+    SessionNotFoundError,
 )
 from context_compressor.memory.budget import RecordedBudget
 from context_compressor.memory.compressed import CompressedMemory
@@ -205,7 +206,7 @@ async def export_session(base: object, store: OffloadStore | None, path: str | P
         path: the file, written as a whole or not at all; gzipped where its name ends in .gz.
 
     Raises:
-        InvalidArgumentError: there is no such session.
+        SessionNotFoundError: there is no such session.
         OffloadNotFoundError: there is no store, and the history does not give all texts.
         OffloadError: the store failed.
         OSError: the file could not be written.
@@ -213,7 +214,7 @@ async def export_session(base: object, store: OffloadStore | None, path: str | P
     directory, user_id, session_id = sessions_of(base)
     snapshot = await take_snapshot(directory.history(user_id, session_id))
     if not snapshot.head.number:
-        raise InvalidArgumentError(f"base: there is no session {session_id!r} of user {user_id!r}")
+        raise SessionNotFoundError(f"base: there is no session {session_id!r} of user {user_id!r}")
     archived, texts = Archived(user_id, session_id, snapshot), _Texts(snapshot, store)
     with _writing(Path(path)) as file:
         hashed = hashlib.sha256()

@@ -20,7 +20,13 @@ from context_compressor.backends.admin.collection import (
 from context_compressor.backends.admin.opening import sessions_of
 from context_compressor.backends.admin.sessions import RemovedObject, SessionDirectory, named_by
 from context_compressor.core.edits import name_of
-from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError, OffloadError
+from context_compressor.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    InvalidStateError,
+    OffloadError,
+    SessionNotFoundError,
+)
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import History
 from context_compressor.offload.folders import ABANDONED_SECONDS
@@ -132,8 +138,8 @@ async def delete_session(
         wait_seconds: how long to wait for others who use the file then.
 
     Raises:
-        InvalidArgumentError: there is no such session, or no such memory, or the store has none of its texts;
-            nothing was done.
+        SessionNotFoundError: there is no such session: it was deleted before, say.
+        InvalidArgumentError: it is no such memory, or the store has none of its texts; nothing was done.
     """
     directory, user_id, session_id = sessions_of(base)
     try:
@@ -141,7 +147,7 @@ async def delete_session(
     except InvalidStateError:
         is_there = 1  # the rest of it is removed
     if not is_there:
-        raise InvalidArgumentError(
+        raise SessionNotFoundError(
             f"there is no session {session_id!r} of user {user_id!r} ({directory.place})"
         )
     done = Deletion(user_id, session_id, directory.place, _name(store))
