@@ -72,6 +72,7 @@ from context_compressor.summarizers.protocol import (
     InPlaceSummarizer,
     Summarizer,
     SummaryRequest,
+    Window,
 )
 from context_compressor.summarizers.writers import InPlace, RulesWriter, Written
 from context_compressor.tokens.counter import TokenCounter, measure
@@ -123,7 +124,7 @@ class Engine:
         self.store = store
         rules = RulesWriter(counter)
         seconds, piece_tokens = config.summarizer_timeout_seconds, config.group_token_threshold
-        writers = writers_of(summarizer, counter, seconds, piece_tokens, config.window_tokens)
+        writers = writers_of(summarizer, counter, seconds, piece_tokens)
         models = [writer for writer in writers if not isinstance(writer, RulesWriter)]
         # Rules, which do not fail, come last, wherever a chain of the user's has them.
         self.chain = Chain(models if models and config.on_failure == "raise" else [*models, rules])
@@ -244,7 +245,7 @@ class Event:
             summariser.
         names_tools: whether the agent has the read-back tools: then stand-ins tell of them.
         fresh: keys of the items that no view has shown yet.
-        free_tokens: what fits into the model's window behind the last request; None: not known.
+        window: of the agent's own model.
         system: what the request carries beside the messages.
         places: where each message stands in the history, by its id.
 
@@ -263,7 +264,7 @@ class Event:
         note: str | None = None,
         names_tools: bool = True,
         fresh: Collection[ItemKey] = frozenset(),
-        free_tokens: int | None = None,
+        window: Window = Window(),  # noqa: B008  # immutable
         system: str = "",
         places: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
@@ -275,7 +276,7 @@ class Event:
         self._ledger = ledger
         self._note, self._kept_note = note, ""
         self._names_tools = names_tools
-        self._fresh, self._free_tokens = fresh, free_tokens
+        self._fresh, self._window = fresh, window
         self._system = _text("system", system, "system")
         self._places = places
         self._writer = Writer(engine)
@@ -706,7 +707,6 @@ class Event:
             amid=(*amid[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])),
             since=tuple(item.source.role for item in self._stays if item.key not in held),
             before_tokens=sum(item.tokens for item in self._items if item.key in held),
-            free_tokens=self._free_tokens,
         )
         texts = [(item, shown_message(item.source, {}, {})) for item in seen]
         stubs = "\n".join(stub.text for item in seen for stub in item.stubs.values())
@@ -773,7 +773,9 @@ class Event:
             in_place, there = await run_rules_off_loop(
                 size, self._in_place, writer.summarizer, planned, request
             )
-            written = await writer.write(asked, notes, read_tokens=read_tokens, in_place=in_place)
+            written = await writer.write(
+                asked, notes, read_tokens=read_tokens, in_place=in_place, window=self._window
+            )
             told = there if written.in_place else apart
             return written
 

@@ -9,6 +9,7 @@ from pydantic import Field, StrictInt, StrictStr
 
 from context_compressor.core.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.summarizers.protocol import Window
 from context_compressor.tokens.calibration import ANCHORS, Calibration
 from context_compressor.tokens.counter import TokenCounter, name_of_counter
 
@@ -69,11 +70,14 @@ class BudgetInForce:
         return self.due_tokens != self.config.budget
 
     @property
-    def free_tokens(self) -> int | None:
-        """What fits into the model's window behind the request that was sent last; None: not known."""
-        limits = [n for n in (self._given.window_tokens, self._calibration.limit) if n is not None]
-        sent = self._calibration.last_tokens or self.shown_tokens or 0
-        return max(0, min(limits) - sent) if limits else None
+    def window(self) -> Window:
+        """The window of the agent's model, as far as it is known, and how its provider counts."""
+        limits = (self._given.window_tokens, self._calibration.limit)
+        return Window(
+            tokens=min((tokens for tokens in limits if tokens is not None), default=None),
+            sent_tokens=self._calibration.expected(self.shown_tokens or 0),
+            ratio=self._calibration.proven_ratio,
+        )
 
     @property
     def is_settled(self) -> bool:

@@ -53,7 +53,7 @@ class Performance:
             note=note,
             names_tools=state.names_tools,
             fresh=frozenset(state.fresh),
-            free_tokens=state.budget.free_tokens,
+            window=state.budget.window,
             system=state.shown.system,
             places=state.known.places_of(_leaving(plan)),
         )

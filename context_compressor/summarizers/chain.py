@@ -53,7 +53,6 @@ def writers_of(
     counter: TokenCounter,
     timeout_seconds: float | None,
     piece_tokens: int | None = None,
-    window_tokens: int | None = None,
 ) -> Iterator[ChainWriter]:
     """Yield who is asked where a summariser is: those of a chain each for itself.
 
@@ -62,16 +61,15 @@ def writers_of(
         counter: measures what they write.
         timeout_seconds: for each; None waits for ever.
         piece_tokens: as for `NotesWriter`.
-        window_tokens: likewise.
     """
     if isinstance(summarizer, ExtractiveSummarizer):
         yield RulesWriter(counter)
     elif isinstance(summarizer, FallbackSummarizer):
         limits = [one for one in (timeout_seconds, summarizer.timeout_seconds) if one is not None]
         for one in summarizer.summarizers:
-            yield from writers_of(one, counter, min(limits, default=None), piece_tokens, window_tokens)
+            yield from writers_of(one, counter, min(limits, default=None), piece_tokens)
     else:
-        yield NotesWriter(summarizer, counter, timeout_seconds, piece_tokens, window_tokens)
+        yield NotesWriter(summarizer, counter, timeout_seconds, piece_tokens)
 
 
 class ExtractiveSummarizer:

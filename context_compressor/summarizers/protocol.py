@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError, check_members
 from context_compressor.messages.msg import Msg
@@ -43,8 +43,8 @@ class SummaryRequest:
     """What the memory says of the last answer, where edits could not be made or took too much room.
     `previous` are the notes with what could be made; where no more is needed to mend it, `messages` is
     empty."""
-    window_tokens: int | None = field(default=None, kw_only=True)
-    """What the model takes in one request, its answer included, as far as a memory knows; None: not known."""
+    answer_tokens: int | None = field(default=None, kw_only=True)
+    """What the model's window leaves for the answer, with what is reasoned; None: not known."""
     bill: Bill = field(default_factory=Bill, compare=False, repr=False, kw_only=True)
     """What is sent for it: who sends several requests for one summary calls `bill.take()` before each."""
 
@@ -75,8 +75,17 @@ class Departure:
     """Whose messages came since, which it has not seen and which stay: no word of them is told."""
     before_tokens: int = 0
     """Tokens of the view that it was sent last."""
-    free_tokens: int | None = None
-    """What fits into its window behind that; None: not known."""
+
+
+class Window(NamedTuple):
+    """What the agent's own model takes in one request, its answer included, and how its provider counts."""
+
+    tokens: int | None = None
+    """None: not known."""
+    sent_tokens: int | None = None
+    """What the agent's last request takes of it; None: the provider has not counted."""
+    ratio: float = 1.0
+    """Tokens of the provider's per token of ours, in the agent's requests."""
 
 
 class UnaskedError(SummarizerError):

@@ -36,14 +36,11 @@ from context_compressor.summarizers.faults import (
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tokens.off_loop import run_off_loop
 
 ROOM_FACTOR = 1.5
 ROOM_TOKENS = 256
 """The model may write this much more than the summary may cost: its vocabulary is not our counter's, and of a
 summary that is too long we want to know how long it is."""
-FILL = 0.9
-"""How much of a limit is used: the model's vocabulary is not our counter's."""
 MAX_BACKOFF_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 30.0
 """A server that asks for a longer pause is not asked again: the next means down is quicker."""
@@ -206,14 +203,11 @@ class ProviderSummarizer(ABC):
             SummarizerTimeoutError: no attempt was answered in time.
             SummarizerError: no attempt gave a summary; the text names the model and the cause, never the key.
         """
-        prompt, counter = build_prompt(request, self.counter), self.counter
-        room, most = answer_room(request.max_tokens), None
-        if request.window_tokens is not None and counter is not None:
-            size = sum(map(len, prompt))
-            tokens = sum(await run_off_loop(size, lambda: [*map(counter.count_text, prompt)]))
-            # Where not even the answer has room the provider says so, and the material is cut into pieces.
-            most = max(room, request.window_tokens - math.ceil(tokens / FILL))
-        return await self.write(prompt.messages(), room, request.bill, most)
+        room, most = answer_room(request.max_tokens), request.answer_tokens
+        # Where not even the answer has room the provider says so, and the material is cut into pieces.
+        most = None if most is None else max(room, most)
+        messages = build_prompt(request, self.counter).messages()
+        return await self.write(messages, room, request.bill, most)
 
     async def write(
         self, messages: list[dict[str, str]], room: int, bill: Bill, most_tokens: int | None = None

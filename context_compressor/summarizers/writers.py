@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import inf
+from math import ceil, inf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -37,9 +38,10 @@ from context_compressor.summarizers.protocol import (
     Summary,
     SummaryRequest,
     UnaskedError,
+    Window,
     writer_of,
 )
-from context_compressor.summarizers.provider import FILL, answer_room
+from context_compressor.summarizers.provider import answer_room
 from context_compressor.summarizers.rules.candidates import candidates_of
 from context_compressor.summarizers.rules.choice import MOST_TOKENS, Heading, worded
 from context_compressor.summarizers.rules.lines import (
@@ -53,6 +55,7 @@ from context_compressor.summarizers.rules.lines import (
 from context_compressor.summarizers.rules.steps import Source
 from context_compressor.summarizers.sections import is_chinese, is_placeholder
 from context_compressor.summarizers.values import MARK, Shown, unmarked
+from context_compressor.tokens.calibration import MAX_RATIO, Calibration
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop, text_characters
 
@@ -63,6 +66,10 @@ LEAST_SHARE = 1 / 4
 text that is added to notes which fill it."""
 MIN_ROOM_TOKENS = 128
 """In smaller pieces the task would take more room than the messages."""
+FILL = 0.9
+"""How much of a limit is used: the model's vocabulary is not our counter's."""
+_MOST_RATIO = 4
+"""What a report may say of a prompt's tokens; what others add to it on the way is in it."""
 _CHAT_TOKENS = 16
 _LEAST_ROOM = 64
 _MADE_UP = (
@@ -108,6 +115,39 @@ class InPlace(NamedTuple):
     departure: Departure
 
 
+class _Scale:
+    """Reckon what prompts of one kind take by a provider's count, from those that it counted.
+
+    Args:
+        is_unlike: whether they may cost more than what else it counted, up to `MAX_RATIO` times as much.
+
+    Attributes:
+        ratio: tokens of the provider's per token of ours, in what else it counted.
+    """
+
+    def __init__(self, *, is_unlike: bool) -> None:
+        self.is_unlike, self.ratio = is_unlike, 1.0
+        self._counted = Calibration()
+
+    def learn(self, ours: int, theirs: int) -> None:
+        """Note what the provider counted; what cannot be is bounded."""
+        self._counted.record_usage(ours, min(theirs, _MOST_RATIO * ours))
+
+    def reckon(self, ours: int) -> int:
+        """Return what is likely: all of these is counted here, so they cost in proportion."""
+        found = self._counted.nearest(ours)
+        return ceil(ours * max(1.0, self.ratio if found is None else found[1] / found[0]) / FILL)
+
+    def reckon_most(self, ours: int) -> int:
+        """Return what it may be."""
+        unlike = ceil(MAX_RATIO * self.ratio * ours) if self.is_unlike else 0
+        return max(self.reckon(ours), self._counted.expected(ours) or unlike)
+
+    def most(self, limit: int) -> int:
+        """Return how many tokens of ours likely take no more than `limit`."""
+        return max(0, bisect_right(range(limit + 1), limit, key=self.reckon) - 1)
+
+
 class _Behind:
     """Asks the agent's own model behind its last request.
 
@@ -115,6 +155,8 @@ class _Behind:
         own: the model.
         departure: what leaves.
         counter: measures.
+        scale: what messages of ours cost there, and learns it.
+        window: the model's.
         refused_tokens: what was refused as too long; None: nothing was.
 
     Attributes:
@@ -128,11 +170,14 @@ class _Behind:
         own: InPlaceSummarizer,
         departure: Departure,
         counter: TokenCounter,
+        scale: _Scale,
+        window: Window,
         refused_tokens: int | None,
     ) -> None:
         self.asked_tokens = 0
         self._own = own
         self._departure, self._counter = departure, counter
+        self._scale, self._window = scale, window
         self._refused_tokens = refused_tokens
 
     async def summarize(self, request: SummaryRequest) -> Summary:
@@ -144,17 +189,21 @@ class _Behind:
         text = await run_off_loop(
             text_characters(request.messages), build_in_place, request, self._departure, self._counter
         )
-        room, departure = answer_room(request.max_tokens), self._departure
-        needed = self._counter.count_text(text) + room
-        self.asked_tokens = departure.before_tokens + needed
-        most = min(
-            inf if departure.free_tokens is None else departure.free_tokens,
-            inf if self._refused_tokens is None else self._refused_tokens - departure.before_tokens - 1,
-        )
-        if needed > most:
-            raise NotInPlaceError(f"{needed} tokens are needed behind the last request, {most} are free")
-        left = None if most == inf else int(most) - needed + room
-        return await self._own.in_place(text, room, request.bill, left)
+        room, sent, scale = answer_room(request.max_tokens), self._window.sent_tokens, self._scale
+        tokens, before = self._counter.count_text(text), self._departure.before_tokens
+        self.asked_tokens = before + tokens + room
+        likely = least = inf if self._refused_tokens is None else self._refused_tokens - 1 - before - tokens
+        if self._window.tokens is not None:
+            free = self._window.tokens - (scale.reckon(before) if sent is None else sent)
+            likely = min(likely, free - scale.reckon(tokens))
+            least = min(least, free - scale.reckon_most(tokens))
+        if likely < room:
+            raise NotInPlaceError(f"an answer needs {room} tokens, the last request leaves {likely}")
+        left = None if least == inf else max(room, int(least))
+        summary = await self._own.in_place(text, room, request.bill, left)
+        if sent is not None:
+            scale.learn(tokens, _reported(summary, "input_tokens") - sent)
+        return summary
 
 
 class NotesWriter:
@@ -170,7 +219,6 @@ class NotesWriter:
         counter: measures.
         timeout_seconds: for one part; None waits for ever.
         piece_tokens: what one request may hold of what leaves; None: no bound.
-        window_tokens: the window of the agent's own model; None: not known. Others have `max_input_tokens`.
     """
 
     def __init__(
@@ -179,7 +227,6 @@ class NotesWriter:
         counter: TokenCounter,
         timeout_seconds: float | None,
         piece_tokens: int | None = None,
-        window_tokens: int | None = None,
     ) -> None:
         self.summarizer = summarizer
         self.remote = summarizer.remote
@@ -187,7 +234,8 @@ class NotesWriter:
         self._counter = counter
         self._timeout_seconds = timeout_seconds
         self._piece_tokens = piece_tokens
-        self._named_limit = window_tokens if isinstance(summarizer, InPlaceSummarizer) else None
+        self._named_limit: int | None = None
+        self._apart, self._behind = _Scale(is_unlike=False), _Scale(is_unlike=True)
         self._refused_tokens: int | None = None
         self._edits = bool(getattr(summarizer, "writes_edits", False))
         self._rewrites = bool(getattr(summarizer, "rewrites_notes", False))
@@ -201,6 +249,7 @@ class NotesWriter:
         *,
         read_tokens: int = 0,
         in_place: InPlace | None = None,
+        window: Window = Window(),  # noqa: B008  # immutable
     ) -> Written:
         """Return the notes after a request, in at most `request.max_tokens` tokens.
 
@@ -210,14 +259,25 @@ class NotesWriter:
             read_tokens: what to report as read where the summariser reports nothing.
             in_place: what is asked first, behind the agent's last request; where that is not possible, or is
                 refused, the request is made apart.
+            window: of the agent's own model; others have `max_input_tokens`.
 
         Raises:
             SummarizerError: it failed; what it was paid for stands on the request's bill.
         """
         loop = asyncio.get_running_loop()
         deadline = None if self._timeout_seconds is None else loop.time() + self._timeout_seconds
+        if isinstance(self.summarizer, InPlaceSummarizer):
+            self._heed(window)
         if in_place is not None and isinstance(self.summarizer, InPlaceSummarizer):
-            behind = _Behind(self.summarizer, in_place.departure, self._counter, self._refused_tokens)
+            known = window._replace(tokens=self._named_limit)
+            behind = _Behind(
+                self.summarizer,
+                in_place.departure,
+                self._counter,
+                self._behind,
+                known,
+                self._refused_tokens,
+            )
             try:
                 return await self._write_in_place(behind, in_place.request, notes, deadline, read_tokens)
             except NotInPlaceError as error:
@@ -231,7 +291,7 @@ class NotesWriter:
             todo = await self._pieces(request, notes)
             shows_context = True
             while todo:
-                asked = replace(request, messages=todo[0], window_tokens=self._named_limit)
+                asked = replace(request, messages=todo[0])
                 # What stays is newer than all that leaves.
                 if len(todo) > 1 or not shows_context or not await self._fits(asked, notes):
                     asked = replace(asked, context=())
@@ -258,7 +318,7 @@ class NotesWriter:
                 told = await self._write(_Job(behind, paid, deadline, read_tokens), asked, notes, 1)
         except SummarizerOverflowError as error:
             self._refused_tokens = min(behind.asked_tokens, self._refused_tokens or behind.asked_tokens)
-            self._note_limit(error)
+            self._note_limit(error.limit_tokens)
             raise
         return Written(told.taken_over(), paid, self.remote, self.name, in_place=True)
 
@@ -270,14 +330,18 @@ class NotesWriter:
         named = None if self._named_limit is None else _less_room(self._named_limit, max_tokens)
         return min((tokens for tokens in (known, named) if tokens is not None), default=None)
 
-    def _note_limit(self, error: SummarizerOverflowError) -> None:
-        limits = (self._named_limit, error.limit_tokens)
+    def _heed(self, window: Window) -> None:
+        self._note_limit(window.tokens)
+        self._apart.ratio = self._behind.ratio = window.ratio
+
+    def _note_limit(self, limit: int | None) -> None:
+        limits = (self._named_limit, limit)
         self._named_limit = min((tokens for tokens in limits if tokens is not None), default=None)
 
     async def _fits(self, request: SummaryRequest, notes: Notes) -> bool:
         """Tell whether a request may be sent, as far as that is known."""
         limit = self._limit(request.max_tokens)
-        return limit is None or await self._count(self._shown(request, notes)) <= FILL * limit
+        return limit is None or self._apart.reckon(await self._count(self._shown(request, notes))) <= limit
 
     async def _pieces(self, request: SummaryRequest, notes: Notes) -> list[tuple[Msg, ...]]:
         """Return what is asked one after the other.
@@ -312,15 +376,16 @@ class NotesWriter:
         Raises:
             SummarizerError: it cannot be smaller.
         """
+        self._apart.is_unlike = True
         alone = replace(request, context=())
         frame = await self._count(self._shown(replace(alone, messages=()), notes))
         whole = await self._count(self._shown(alone, notes)) - frame
         limit, smaller, fits_alone = error.limit_tokens, whole // 2, True
         if limit is not None:
-            self._note_limit(error)
+            self._note_limit(limit)
             limit = _less_room(limit, request.max_tokens)
             # Where it fitted by our counter, theirs counts more, and we know no limit.
-            if limit < await self._count(self._shown(request, notes)):
+            if limit < self._apart.reckon(await self._count(self._shown(request, notes))):
                 room = await self._room(alone, notes, limit)
                 smaller, fits_alone = min(room, smaller), whole <= room
         if request.context and fits_alone:
@@ -343,7 +408,7 @@ class NotesWriter:
             SummarizerError: too few, whatever the notes take.
         """
         frame = await self._count(replace(request, messages=()))
-        room = int(FILL * limit) - frame
+        room = self._apart.most(limit) - frame
         if room < MIN_ROOM_TOKENS:
             raise SummarizerError(
                 f"{self.kind} reads {limit} tokens, of which its task takes {frame} and "
@@ -411,7 +476,13 @@ class NotesWriter:
         summarizer, rereads = job.summarizer, repair is None or repair.rereads
         if not rereads:  # no cache makes what is not sent cheaper
             summarizer, sent = self.summarizer, replace(sent, messages=(), context=())
+        limit, tokens, calls = self._named_limit, 0, sent.bill.calls
+        if limit is not None and summarizer is self.summarizer:
+            tokens = await self._count(sent)
+            sent = replace(sent, answer_tokens=limit - self._apart.reckon_most(tokens))
         summary = await self._answer(summarizer, sent, job.left())
+        if sent.messages and sent.bill.calls == calls + 1:
+            self._apart.learn(tokens, _reported(summary, "input_tokens"))
         said = str(getattr(summary, "text", ""))
         size = text_characters(asked.messages) + len(said)
         read = _reported(summary, "input_tokens")

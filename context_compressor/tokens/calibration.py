@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import ceil, sqrt
 from statistics import median
 from typing import Annotated
 
@@ -98,9 +98,21 @@ class Calibration:
         return not self.reports and self.limit is None and self.refused is None
 
     @property
-    def last_tokens(self) -> int | None:
-        """What the provider counted for the request that it reported last; None before."""
-        return self.reports[-1][1] if self.reports else None
+    def proven_ratio(self) -> float:
+        """Tokens of the provider's per token of ours, as far as reports prove that they are more."""
+        return self._ratios()[0]
+
+    def nearest(self, ours: int) -> tuple[int, int] | None:
+        """Return the report of what was nearest to `ours` tokens, of several the newest; None before any."""
+        return min(reversed(self.reports), key=lambda report: abs(report[0] - ours), default=None)
+
+    def expected(self, ours: int) -> int | None:
+        """Return what a request with a view of `ours` tokens costs, on the safe side; None before any."""
+        found = self.nearest(ours)
+        if found is None:
+            return None
+        (near, theirs), (lowest, highest) = found, self._ratios()
+        return theirs + ceil((ours - near) * (lowest if ours < near else min(highest, theirs / near)))
 
     @property
     def is_shrinking(self) -> bool:

@@ -16,7 +16,7 @@ from context_compressor import InMemoryOffloadStore
 from tests.integrations.clients_support import APIS, CHAT, GENERATION, MESSAGES, RESPONSES, Api
 from tests.integrations.test_own import FORM, FORMAT, SUMMARY, is_summary, with_of
 from tests.support.behaviours import IN_PLACE, Kept
-from tests.support.model_server import ModelServer, Reply, answer, context_length_exceeded, status
+from tests.support.model_server import ModelServer, Reply, answer, completion, context_length_exceeded, status
 from tests.support.wires import Received, wire_of
 
 Dict = dict[str, Any]
@@ -230,3 +230,39 @@ async def test_a_window_that_is_known_has_to_hold_it() -> None:
             await CHAT.ask(client, notes(count), stream=False, asynchronous=True)
     assert serving.there == []
     assert serving.apart
+
+
+LOGS = [
+    f"Log {n}: " + "".join(f"host-{n} order {n}{line:03} shipped\n" for line in range(30)) for n in range(120)
+]
+
+
+async def test_no_request_takes_more_than_the_window_of_a_provider_that_counts_more() -> None:
+    """With its answer's room. Only the first may, as nothing was counted; it is asked in smaller pieces."""
+    serving, window, over = Serving(), 20_000, []
+
+    def count(received: Received) -> int:
+        return len(json.dumps([received.messages, received.tools])) * 17 // 30
+
+    def policy(messages: list[Any], received: Received) -> Reply:
+        written = serving(messages, received)
+        tokens, room = count(received), received.json.get("max_tokens", 0)
+        if tokens + room > window:
+            over.append(received)
+            return status(
+                400, f"This model's maximum context length is {window} tokens, not {tokens + room}."
+            )
+        text = "Well." if written == "Well." else SUMMARY
+        return completion(text, usage=(tokens, 20))
+
+    limits = {"max_total_tokens": BUDGET, "window_tokens": window, "summarizer": "own"}
+    async with (
+        ModelServer(policy) as server,
+        CHAT.open(server, True, **limits, on_failure="raise") as client,
+    ):
+        for number in range(90, len(LOGS), 2):
+            said = [{"role": "user", "content": text} for text in LOGS[:number]]
+            await CHAT.ask(client, said, stream=False, asynchronous=True)
+    assert over == server.requests[:1]
+    assert len(serving.apart) > 5
+    assert serving.there

@@ -14,7 +14,7 @@ from context_compressor.summarizers import writers
 from context_compressor.summarizers.bill import Bill, Paid
 from context_compressor.summarizers.notes import Notes
 from context_compressor.summarizers.prompts import build_prompt, render_conversation
-from context_compressor.summarizers.protocol import Summary, SummaryRequest
+from context_compressor.summarizers.protocol import Summary, SummaryRequest, Window
 from context_compressor.summarizers.writers import NotesWriter, Written
 from tests.summarizers.support import (
     Acting,
@@ -175,8 +175,7 @@ class TestPieces:
     async def test_no_request_to_the_agents_own_model_is_larger_than_its_window(self):
         own, another = OwnReader(FRAME + 1_200), Reader(FRAME + 1_200)
         for reader in (own, another):
-            writer = NotesWriter(reader, COUNTER, None, window_tokens=FRAME + 1_200)
-            await writer.write(request(*history(30), max_tokens=300), Notes())
+            await write(reader, request(*history(30), max_tokens=300), window=Window(FRAME + 1_200))
         assert (own.refused, len(own.requests) > 1, another.refused > 0) == (0, True, True)
 
     async def test_a_summary_by_a_provider_among_the_messages_may_be_carried_forward(self):
