@@ -355,10 +355,17 @@ The laws:
 
 {table}
 
-With other conversations, 150 of each form for a seed, ours broke some more. Each is mended, and its smallest
-conversation is [a test](../tests/laws/found). Over the seeds 1, 3, 7, 11, 12 and 13 no law is broken.
-Over the seed 2 one rule is lost, in Anthropic's form: the plan reckons with 1,700 tokens of thoughts that a
-later call might borrow, finds 6 tokens left for what users said, and the calls then leave, too.
+With other conversations, 150 of each form for a seed, ours broke some more. Those that are mended are
+[tests](../tests/laws/found). Over the seeds 1, 2, 3, 7, 11 to 13 and 21 to 30, three of 7,650 conversations
+break a law, one each:
+
+- `still`, Anthropic (seed 2): the thoughts of a turn, larger than the budget, had left. Its next call comes
+  in one list with the word by which the user interrupts it. Thoughts are lent to a turn that is over, too,
+  since what was sent while it was open has to stay; so the call leaves at once.
+- `still`, chat (seed 29): an event comes at 1,999 tokens of 2,000. The notes count as 2 tokens more than they
+  cost, for a name that is not sent.
+- `rules`, chat (seed 26): a recording takes 1,524 of 2,000 tokens and may not leave, nor may the newest call
+  with its four results. What room is left takes the ref under which the rest can be read, the rule with it.
 
 ## The smallest counterexamples
 

@@ -23,7 +23,7 @@ Count = Callable[[History], int]
 LAWS: Final[dict[str, str]] = {
     "valid": "the provider accepts every view of a list that it accepts",
     "budget": "no view costs more than the budget",
-    "still": "a view begins with the view before it, where that and what is new fit",
+    "still": "a view begins with the view before it, where that and what is new fit and is accepted",
     "lossless": "each line that is not in the view can be read again, spaces and escapes apart",
     "smaller": "no view costs more than the list it was made of",
     "rules": "what a user asked to hold from now on stands in every later view, word for word",
