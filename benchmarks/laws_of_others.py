@@ -356,9 +356,11 @@ The laws:
 {table}
 
 With other conversations, 150 of each form for a seed, ours broke some more. Those that are mended are
-[tests](../tests/laws/found). Over the seeds 1, 2, 3, 7, 11 to 13 and 21 to 30, three of 7,650 conversations
+[tests](../tests/laws/found). Over the seeds 1, 2, 3, 7, 11 to 13 and 21 to 30, four of 7,650 conversations
 break a law, one each:
 
+- `rules`, Anthropic (seed 1): what arguments of calls cost is estimated in a plan. A view comes out 334
+  tokens above its plan, and over the budget; the next plan takes them from the notes, and rules with them.
 - `still`, Anthropic (seed 2): the thoughts of a turn, larger than the budget, had left. Its next call comes
   in one list with the word by which the user interrupts it. Thoughts are lent to a turn that is over, too,
   since what was sent while it was open has to stay; so the call leaves at once.
@@ -366,6 +368,9 @@ break a law, one each:
   cost, for a name that is not sent.
 - `rules`, chat (seed 26): a recording takes 1,524 of 2,000 tokens and may not leave, nor may the newest call
   with its four results. What room is left takes the ref under which the rest can be read, the rule with it.
+
+At a budget of 600 tokens two of 360 conversations (seeds 21 and 22) lose a rule. At 4,000 tokens, 6 of each
+form with up to 120 requests break none.
 
 ## The smallest counterexamples
 

@@ -43,7 +43,7 @@ class ShownView:
         self.summary_place: int | None = None
         self.system = ""
         self.system_tokens = self.cut_system_tokens = 0
-        self._sent: tuple[Sequence[Any], int] | None = None
+        self._sent: tuple[Sequence[Any], int, Sequence[Block]] | None = None
         self._said: Said | None = None
         self._lent: list[Lent] = []
         self._ids: Sequence[Sequence[str]] = ()
@@ -129,12 +129,13 @@ class ShownView:
         self._lent = said.form.lends(said.items[: len(ids)])
         self.cut_system_tokens = self._cost_of(text, said.form.beside(said.items, None))
         if self._sent is None and not has_left:
-            self._sent = (), 0
+            self._sent = (), 0, ()
         self._reckon_system()
 
     def note_sent(self, said: Said, sent: Sequence[Any]) -> None:
         """Note what was sent for a list, and what the request carries beside it."""
-        self._said, self._sent = said, (tuple(sent), len(self.items))  # what is handed out is the caller's
+        beside = said.form.beside(said.items, sent)
+        self._said, self._sent = said, (tuple(sent), len(self.items), beside)  # what is sent is the caller's
         self._reckon_system()
         shown, self._said = self._exchanges() if self._lent else {}, None
         self._lent = [one for one in self._lent if self._ids[one.place][0] in shown]
@@ -166,10 +167,12 @@ class ShownView:
 
     def _reckon_system(self) -> None:
         if self._said is not None and self._sent is not None:
-            (sent, size), said = self._sent, self._said
-            new = {id for item in self.items[size:] for id in item.covered}
-            grown = (one for one, own in zip(said.items, self._ids, strict=False) if not new.isdisjoint(own))
-            tokens = self._cost_of(self.system, said.form.beside(said.items, [*sent, *grown]))
+            (sent, size, beside), said = self._sent, self._said
+            if new := {id for item in self.items[size:] for id in item.covered}:
+                items = zip(said.items, self._ids, strict=False)
+                grown = (one for one, own in items if not new.isdisjoint(own))
+                beside = said.form.beside(said.items, [*sent, *grown])
+            tokens = self._cost_of(self.system, beside)
         else:
             taken = (loan.tokens for loan in self.loans() if loan.is_taken(frozenset()))
             tokens = self.cut_system_tokens + max(taken, default=0)
