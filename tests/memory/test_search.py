@@ -819,6 +819,6 @@ async def test_clearing_lets_go_of_what_a_search_knew_of_the_history() -> None:
     await memory.clear()
     for thread in threading.enumerate():
         if thread.name.startswith("search"):
-            thread.join()  # it lets go of its work after it is done
+            thread.join(60)  # it lets go of its work after it is done
     gc.collect()
     assert known() is None
