@@ -248,8 +248,9 @@ def running(kind: str, shared: Path) -> Iterator[int]:
         folder.mkdir(exist_ok=True)
         told = folder / "started"
         if not told.exists():
-            # Not within pytest's folders, which each run of it shuts to other users, such as PostgreSQL's.
-            files = mkdtemp(prefix=f"{kind}-")
+            # Not within pytest's folders, which each run of it shuts to other users, such as PostgreSQL's; some
+            # tests let temporary files be made there.
+            files = mkdtemp(prefix=f"{kind}-", dir=os.environ.get("TMPDIR", "/tmp"))
             started = STARTS[kind](Path(files))
             told.write_text(json.dumps([files, started.port, started.process, *started.others]))
         files, port, *processes = json.loads(told.read_text())
