@@ -31,11 +31,21 @@ from context_compressor.backends.admin.opening import open_sessions
 from tests.backends.kept import url_of
 
 WORD = "hunter2-swordfish"
+_POSTGRES = (
+    "SELECT pg_backend_pid()",
+    "SELECT pg_terminate_backend({})",
+    "SELECT count(*) FROM pg_stat_activity WHERE pid = {}",
+)
 _CUT = {
-    "asyncpg": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"),
-    "psycopg": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"),
-    "mariadb": ("SELECT CONNECTION_ID()", "KILL {}"),
+    "asyncpg": _POSTGRES,
+    "psycopg": _POSTGRES,
+    "mariadb": (
+        "SELECT CONNECTION_ID()",
+        "KILL {}",
+        "SELECT count(*) FROM information_schema.processlist WHERE id = {}",
+    ),
 }
+"""What names a connection, what cuts it, and what counts whether it is there still."""
 
 
 @pytest.mark.parametrize("whose", ["ours", "the caller's"])
@@ -44,16 +54,18 @@ async def test_a_server_that_cuts_idle_connections_costs_no_call(
     kind: str, whose: str, server: Callable[[str], int], tmp_path: Path
 ) -> None:
     url = url_of(kind, server, tmp_path)
-    admin, given = create_async_engine(url), create_async_engine(url)
+    admin, given = create_async_engine(url, isolation_level="AUTOCOMMIT"), create_async_engine(url)
     memory = SQLAlchemyMemory(url if whose == "ours" else given, session_id=uuid4().hex)
     await memory.add(Msg("user", "first", "user"))
     engine = memory.history._engine
     for number in range(2):
         async with engine.connect() as connection:
-            asked, kill = _CUT[kind]
+            asked, kill, count = _CUT[kind]
             own = (await connection.exec_driver_sql(asked)).scalar_one()
         async with admin.connect() as connection:
             await connection.exec_driver_sql(kill.format(own))
+            while (await connection.exec_driver_sql(count.format(own))).scalar_one():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         await memory.add(Msg("user", f"{number}", "user"))
     assert await memory.size() == 3
     await memory.close()
