@@ -248,8 +248,8 @@ def running(kind: str, shared: Path) -> Iterator[int]:
         folder.mkdir(exist_ok=True)
         told = folder / "started"
         if not told.exists():
-            # Not within pytest's folders, which each run of it shuts to other users, such as PostgreSQL's; some
-            # tests let temporary files be made there.
+            # Not within pytest's folders, where some tests let temporary files be made: each run of it shuts
+            # them to other users, such as PostgreSQL's.
             files = mkdtemp(prefix=f"{kind}-", dir=os.environ.get("TMPDIR", "/tmp"))
             started = STARTS[kind](Path(files))
             told.write_text(json.dumps([files, started.port, started.process, *started.others]))
