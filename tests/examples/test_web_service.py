@@ -147,5 +147,12 @@ async def test_a_deletion_waits_for_what_is_under_way_and_lets_nothing_in(
             for id in ("a", "b"):
                 assert (await _say(clients[0], "Do you keep a secret?", id, path))[0] == 410
             assert (await clients[0].get(f"{path}/messages")).json() == []
+        marked = iter([False, True])
+
+        async def is_deleted(*_: object) -> bool:
+            return next(marked)
+
+        modules[0].is_deleted = is_deleted  # by who looked for sessions before this one was there
+        assert (await _say(clients[0], "Do you keep a secret?", "a", "/users/ben/sessions/1"))[0] == 410
         assert len(server.requests) == 1
     assert b"secret" not in _all_bytes(place)

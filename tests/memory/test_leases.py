@@ -12,6 +12,7 @@ from context_compressor import (
     CompressedMemory,
     CompressionEvent,
     InMemoryOffloadStore,
+    InvalidArgumentError,
     OffloadStore,
     Summary,
     SummaryRequest,
@@ -285,6 +286,31 @@ async def test_each_that_takes_an_event_over_is_counted(
     assert taken_over == [False, True, True, True]
     for lease in (standing[2], last):
         await lease.give_back()
+
+
+async def test_one_at_a_time_has_a_turn_and_gives_it_back_whatever_ends_it(history: SharedHistory) -> None:
+    order: list[str] = []
+
+    async def other() -> None:
+        async with leases.take_turn(history):
+            order.append("other")
+
+    async def one() -> None:
+        async with leases.take_turn(history):
+            waiting.append(asyncio.create_task(other()))
+            await asyncio.sleep(0)  # it begins to wait
+            async with leases.take_turn(history, "else"):
+                order.append("one")
+            raise ZeroDivisionError
+
+    waiting: list[asyncio.Task[None]] = []
+    with pytest.raises(ZeroDivisionError):
+        await one()
+    await waiting[0]
+    assert (order, history.held) == (["one", "other"], {})
+    with pytest.raises(InvalidArgumentError, match="a ListHistory is this process's alone"):
+        async with leases.take_turn(ListHistory()):  # type: ignore[arg-type]
+            pass
 
 
 async def test_a_hook_may_close_the_memory(history: SharedHistory) -> None:
