@@ -369,7 +369,7 @@ break a law, one each:
 - `rules`, chat (seed 26): a recording takes 1,524 of 2,000 tokens and may not leave, nor may the newest call
   with its four results. What room is left takes the ref under which the rest can be read, the rule with it.
 
-At a budget of 600 tokens two of 360 conversations (seeds 21 and 22) lose a rule. At 4,000 tokens, 6 of each
+At a budget of 600 tokens three of 540 conversations (seeds 21 to 23) lose a rule. At 4,000 tokens, 6 of each
 form with up to 120 requests break none.
 
 ## The smallest counterexamples
