@@ -348,7 +348,8 @@ class Gateway:
             if asked is not None and asked.reply is not None:  # it is paid for, and not asked for again
                 logger.warning("%s: the answer goes on as it came: %s", api.path, why, exc_info=True)
                 return _answer(asked.reply, asked.came)
-            logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=not is_told)
+            has_more = not is_told or error.__cause__ is not None
+            logger.warning("%s: passed on unchanged: %s", api.path, why, exc_info=has_more)
             return await self._passed(request, content, why, api)
 
     def _begin(self, api: Api, http: Request, body: Dict) -> _Asked | None:

@@ -208,7 +208,9 @@ async def take_turn(leases: Leases | None, name: str = "turn") -> AsyncIterator[
     """Wait until nobody else has a turn at what several processes share, and keep it while the block runs.
 
     It is renewed meanwhile. If a process dies, others wait for its turn 30 seconds at most; one that stood
-    still for so long may find somebody else at it. Those who wait get it in no order.
+    still for so long may find somebody else at it. Those who wait get it in no order. Where the database
+    takes no claims (a full disk, say) whoever asks goes on without one, which is logged, and in a transaction
+    of the caller's nobody waits: what must not happen twice asks what was done once it has the turn.
 
     Args:
         leases: a history over a database or Redis, such as `SQLAlchemyMemory(...).history`; None: nobody

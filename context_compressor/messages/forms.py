@@ -47,8 +47,8 @@ class Form:
             what the history has of the list that it is of, and what the request carries as `system`.
         beside: returns the blocks that `finish` put beside a view of a list, to be counted; for None in its
             place those that it may put beside any view, what is lent apart.
-        lends: returns what else it puts there once something has left.
         is_frozen: whether nobody changes an item, so that the same object always says the same.
+        lends: returns what else `finish` puts beside a view once something has left.
     """
 
     read: Callable[[Iterable[Any]], list[Msg]]
@@ -57,8 +57,8 @@ class Form:
     joins: Callable[[Msg, Msg], bool] = _never
     finish: Callable[[list[Any], Sequence[Any], Any], list[Any]] = _as_written
     beside: Callable[[Sequence[Any], Sequence[Any] | None], list[Block]] = _nothing
-    lends: Callable[[Sequence[Any]], list[anthropic.Lent]] = _lends_nothing
     is_frozen: bool = False
+    lends: Callable[[Sequence[Any]], list[anthropic.Lent]] = _lends_nothing
 
     @property
     def may_join(self) -> bool:

@@ -479,7 +479,7 @@ class NotesWriter:
         limit, tokens, calls = self._named_limit, 0, sent.bill.calls
         if limit is not None and summarizer is self.summarizer:
             tokens = await self._count(sent)
-            sent = replace(sent, answer_tokens=limit - self._apart.reckon_most(tokens))
+            sent = replace(sent, answer_tokens=max(0, limit - self._apart.reckon_most(tokens)))
         summary = await self._answer(summarizer, sent, job.left())
         if sent.messages and sent.bill.calls == calls + 1:
             self._apart.learn(tokens, _reported(summary, "input_tokens"))

@@ -112,7 +112,7 @@ class Calibration:
         if found is None:
             return None
         (near, theirs), (lowest, highest) = found, self._ratios()
-        return theirs + ceil((ours - near) * (lowest if ours < near else min(highest, theirs / near)))
+        return theirs + ceil((ours - near) * min(lowest if ours < near else highest, theirs / near))
 
     @property
     def is_shrinking(self) -> bool:

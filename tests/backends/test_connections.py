@@ -64,8 +64,9 @@ async def test_a_server_that_cuts_idle_connections_costs_no_call(
             own = (await connection.exec_driver_sql(asked)).scalar_one()
         async with admin.connect() as connection:
             await connection.exec_driver_sql(kill.format(own))
-            while (await connection.exec_driver_sql(count.format(own))).scalar_one():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(60):
+                while (await connection.exec_driver_sql(count.format(own))).scalar_one():  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
         await memory.add(Msg("user", f"{number}", "user"))
     assert await memory.size() == 3
     await memory.close()

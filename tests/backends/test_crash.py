@@ -41,4 +41,4 @@ def test_nothing_that_was_acknowledged_is_lost(server: Callable[[str], int], tmp
         assert len(lives) == KILLS
         assert sum(life["server"] for life in lives) == file.stem.startswith("redis")
         steps += sum(life["steps"] for life in lives)
-    assert steps, "a busy machine may come to none in one of the backends"
+    assert steps, "no process made a step before it was killed"

@@ -261,3 +261,11 @@ class TestState:
         data = {**asdict(reported(*STEADY)), field: value}
         with pytest.raises(ValidationError, match=field):
             ADAPTER.validate_python(data)
+
+
+@pytest.mark.parametrize("of_ours", [0.6, 1.0, 1.7])
+@pytest.mark.parametrize("ours", [1, 400, 4_000, 9_000, 20_000])
+def test_what_is_expected_is_not_less_than_its_share_of_what_was_counted(of_ours: float, ours: int) -> None:
+    expected = reported(*((size, round(size * of_ours)) for size in (9_000, 10_500, 11_800))).expected(ours)
+    assert expected is not None
+    assert expected >= round(ours * of_ours)
