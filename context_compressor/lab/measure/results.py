@@ -40,6 +40,14 @@ class Prices:
     in_place_output: float = 5.0
     """Written by the agent's own model where it edits the notes in place."""
 
+    def sending(self, tokens: int, cached: int) -> float:
+        """Return what a request costs, so many tokens of which are cached."""
+        return self.cached * cached + self.fresh * (tokens - cached)
+
+    def summarising(self, read: int, written: int, cached: int = 0) -> float:
+        """Return what a summary costs for which so many tokens were read and written."""
+        return self.summary_input * (read - cached) + self.cached * cached + self.summary_output * written
+
 
 PRICES = Prices()
 CACHE_WRITE_PRICES = Prices(fresh=1.25)
@@ -145,34 +153,20 @@ class Cost:
 
 def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
     """Return what turns cost."""
-    return _sum_up(_costs_of(turn, prices) for turn in turns)
+    return _cost_at((turn, prices) for turn in turns)
 
 
-def _costs_of(turn: Turn, prices: Prices) -> tuple[float, float, float, float, float]:
-    """Return what a turn costs: `raw`, `view`, and beside the view `spent`, `as_if_model` and `in_place`."""
-
-    def sending(tokens: int, cached: int) -> float:
-        return prices.cached * cached + prices.fresh * (tokens - cached)
-
-    def summarising(read: int, written: int, cached: int = 0) -> float:
-        fresh = prices.summary_input * (read - cached)
-        return fresh + prices.cached * cached + prices.summary_output * written
-
-    edited = prices.cached * turn.in_place_cached_tokens + prices.fresh * turn.in_place_input_tokens
-    return (
-        sending(turn.raw_tokens, turn.raw_cached_tokens),
-        sending(turn.view_tokens, turn.cached_tokens),
-        summarising(turn.paid_input_tokens, turn.paid_output_tokens, turn.paid_cached_tokens),
-        summarising(turn.summary_input_tokens, turn.summary_output_tokens),
-        edited + prices.in_place_output * turn.in_place_output_tokens,
-    )
-
-
-def _sum_up(costs: Iterable[tuple[float, float, float, float, float]]) -> Cost:
-    raw, view, *beside = map(sum, zip([0.0] * 5, *costs, strict=True))
-    spent, as_if_model, in_place = (view + more for more in beside)
-    ratios = (_share(cost, raw) for cost in (spent, as_if_model, in_place))
-    return Cost(raw, view, spent, as_if_model, in_place, *ratios)
+def _cost_at(priced: Iterable[tuple[Turn, Prices]]) -> Cost:
+    raw = view = paid = written = edited = 0.0
+    for turn, prices in priced:
+        raw += prices.sending(turn.raw_tokens, turn.raw_cached_tokens)
+        view += prices.sending(turn.view_tokens, turn.cached_tokens)
+        paid += prices.summarising(turn.paid_input_tokens, turn.paid_output_tokens, turn.paid_cached_tokens)
+        written += prices.summarising(turn.summary_input_tokens, turn.summary_output_tokens)
+        edited += prices.cached * turn.in_place_cached_tokens + prices.fresh * turn.in_place_input_tokens
+        edited += prices.in_place_output * turn.in_place_output_tokens
+    costs = view + paid, view + written, view + edited
+    return Cost(raw, view, *costs, *(_share(cost, raw) for cost in costs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +272,7 @@ def total(replays: Sequence[Replay]) -> Totals:
         over=sum(turn.is_over for turn in turns),
         invalid=sum(bool(turn.problems) for turn in turns),
         noted=sum(turn.summary_input_tokens > 0 for turn in turns),
-        cost=_sum_up(_costs_of(turn, replay.prices) for replay in replays for turn in replay.turns),
+        cost=_cost_at((turn, replay.prices) for replay in replays for turn in replay.turns),
         cost_with_cache_writes=cost_of(turns, CACHE_WRITE_PRICES),
         fill=_share(sum(fills), len(fills)),
         told=count_told(asked),
